@@ -179,8 +179,8 @@ def numpy_three_versions(x: np.ndarray) -> list[np.ndarray]:
 VERSIONS: list[tuple[Callable[[UOp], list[UOp]], list[float] | Callable[[Any], Any], int]] = [
     (old_and_new, lambda x: [x * 2 + x + 1, x + 1], 3),  # a copy of the old version, the update, the sum
     (old_after_new, lambda x: [np.concatenate([x[:2] * 10, x[2:] + 1])], 3),
-    (three_versions, numpy_three_versions, 7),
-    (overlap_twice, lambda x: [np.float32([x[0], x[1], x[2], x[2]])], 4),
+    (three_versions, numpy_three_versions, 6),
+    (overlap_twice, lambda x: [np.float32([x[0], x[1], x[2], x[2]])], 3),
 ]
 
 

@@ -1,7 +1,7 @@
 """Multi-output fusion: a small kernel joins the first that reads its results, which then stores them too.
 
-A value that several kernels read has memory of its own. Where one of them reads it along rows, it may as well compute
-each element beside its row: one launch less, and what both read is read once.
+A value that several kernels read has memory of its own. Where one of them reads it along rows, or one element for each
+of its own, it may as well compute each element there: one launch less, and what both read is read once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def join(calls: Sequence[Call]) -> list[Call]:
 def _joined(first: UOp, then: UOp, slots: tuple[int, ...], others: tuple[int, ...]) -> UOp | None:
     """`first` inside of `then`, with new slots of their parameters; None where they are better apart."""
     elements, more = _elements(first), _elements(then)
-    if elements >= more or elements + more + executed(first) + executed(then) > LAUNCH:
+    if elements > more or elements + more + executed(first) + executed(then) > LAUNCH:
         return None
     if max(slots + others) > MAX_INPUTS or not set(slots).isdisjoint(others[: len(then.src)]):
         return None

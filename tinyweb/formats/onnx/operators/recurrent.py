@@ -134,7 +134,7 @@ def _run(layer: Layer, step: Step, h: Tensor, c: Tensor, lengths: Tensor | None,
     outputs: list[Tensor] = [h] * steps
     for t in range(steps)[:: -1 if reverse else 1]:
         given, h, c = _one(layer, step, layer.own[t], h, c, None if lengths is None else lengths > t)
-        h, c = h.contiguous(), c.contiguous()
+        h, c = h.contiguous(), c if lengths is None else c.contiguous()  # it is memory already
         outputs[t] = h if lengths is None else given
     return Tensor.stack(*outputs, axis=0), h, c
 
