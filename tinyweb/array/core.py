@@ -276,7 +276,11 @@ class TensorCore(Value):
             )
         view = memory_view(self.realize().uop)
         assert view is not None
-        while view.op in (Ops.RESHAPE, Ops.DETACH) or (view.op is Ops.SHRINK and _cuts_the_end(view)):
+        while (
+            view.op is Ops.DETACH
+            or (view.op is Ops.RESHAPE and _keeps_places(view))
+            or (view.op is Ops.SHRINK and _cuts_the_end(view))
+        ):
             view = view.src[0]
         if view.op is not Ops.BUFFER:
             return self.contiguous()._bytes(method)
@@ -326,6 +330,15 @@ check_arguments(TensorCore)
 def live_tensors() -> list[TensorCore]:
     """Every tensor somebody holds, as those know it who ask for gradients."""
     return [t for t in live_values() if isinstance(t, TensorCore)]
+
+
+def _keeps_places(view: UOp) -> bool:
+    """Whether a RESHAPE leaves elements where they lie: axes that vary, which memory has more room for, stay apart."""
+    shapes = view.shape, view.src[0].shape
+    if all(isinstance(s, int) for shape in shapes for s in shape):
+        return True
+    new, old = (tuple(size_max(s) for s in shape if s != 1) for shape in shapes)
+    return new == old
 
 
 def _cuts_the_end(shrink: UOp) -> bool:

@@ -18,6 +18,7 @@ from tinyweb.formats.onnx.sizes import FOLDS, Sizes, UndecidedError, compute, fi
 from tinyweb.formats.onnx.stored import Kept, dense
 from tinyweb.formats.onnx.tensors import Files
 from tinyweb.formats.onnx.types import ElementType
+from tinyweb.graph.ir import UOp
 from tinyweb.tensor import Tensor
 
 WORTH_KNOWING = 1 << 16  # elements: what is larger is no shape, and stays on the device
@@ -191,7 +192,7 @@ class Interpreter:
             return [found if truth else sizes(found, kind)]
         if not operator.sizes:
             return None
-        return [v if isinstance(v, np.ndarray) and v.dtype != object else sizes(v, kind)
+        return [sizes(v, kind) if isinstance(v, int | UOp) or (isinstance(v, np.ndarray) and v.dtype == object) else v
                 for v in _parts(operator.function(call, *inputs))]  # fmt: skip
 
     def lift(self, value: Any, call: Call) -> Tensor:

@@ -10,26 +10,27 @@ from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.common import cast, fixed
 from tinyweb.formats.onnx.registry import op
 from tinyweb.graph.ir import Size, size_max
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
 
 def heads_apart(x: Tensor, heads: int) -> Tensor:
     """(N, L, heads · d) → (N, heads, L, d)."""
-    n, length, width = (fixed(s) for s in x.shape)
-    return x.reshape(n, length, heads, width // heads).permute(0, 2, 1, 3)
+    n, length, width = x.shape
+    return x.reshape(n, length, heads, fixed(width) // heads).permute(0, 2, 1, 3)
 
 
 def heads_together(x: Tensor) -> Tensor:
-    n, heads, length, width = (fixed(s) for s in x.shape)
-    return x.permute(0, 2, 1, 3).reshape(n, length, heads * width)
+    n, heads, length, width = x.shape
+    return x.permute(0, 2, 1, 3).reshape(n, length, fixed(heads) * fixed(width))
 
 
 def repeated(x: Tensor, times: int) -> Tensor:
     """Each head for `times` heads of queries."""
     if times == 1:
         return x
-    n, heads, length, width = (fixed(s) for s in x.shape)
-    return x.unsqueeze(2).expand(n, heads, times, length, width).reshape(n, heads * times, length, width)
+    n, heads, length, width = x.shape
+    return x.unsqueeze(2).expand(n, heads, times, length, width).reshape(n, fixed(heads) * times, length, width)
 
 
 def positions(n: Size, device: str) -> Tensor:
@@ -37,14 +38,14 @@ def positions(n: Size, device: str) -> Tensor:
 
 
 def allowed(
-    call: Call, queries: int, keys: int, offset: int | Tensor, count: Tensor | None, device: str
+    call: Call, queries: Size, keys: Size, offset: int | Tensor, count: Tensor | None, device: str
 ) -> Tensor | None:
     """What each query may see: (1 or N, 1, queries, keys). `offset`: keys before the first query; `count`: of the keys
     that are there, for each of the batch."""
     causal = call.integer("is_causal", 0)
     left, right = call.integer("left_window_size", -1), call.integer("right_window_size", -1)
-    at = positions(queries, device).reshape(1, 1, -1, 1)
-    j = positions(keys, device).reshape(1, 1, 1, -1)
+    at = positions(queries, device).reshape(1, 1, queries, 1)
+    j = positions(keys, device).reshape(1, 1, 1, keys)
     p = at + (offset.reshape(-1, 1, 1, 1) if isinstance(offset, Tensor) else offset)
     parts = []
     if causal:
@@ -61,8 +62,11 @@ def allowed(
     return found
 
 
-def whole_mask(mask: Tensor, keys: int) -> Tensor:
+def whole_mask(mask: Tensor, keys: Size) -> Tensor:
     """A mask as long as the keys; what it leaves out is not seen."""
+    if same(keys, mask.shape[-1]):
+        return mask
+    keys = fixed(keys)
     missing = keys - fixed(mask.shape[-1])
     if missing <= 0:
         return mask
@@ -86,7 +90,7 @@ def attention(
     if past_key is not None and past_value is not None:
         past = fixed(past_key.shape[2])
         k, v = call.grown(past_key, k, 2), call.grown(past_value, v, 2)
-    present, queries, keys = (k, v), fixed(q.shape[2]), fixed(k.shape[2])
+    present, queries, keys = (k, v), q.shape[2], k.shape[2]
     times = fixed(q.shape[1]) // fixed(k.shape[1])
     k, v = repeated(k, times), repeated(v, times)
     dtype, precision = q.dtype, call.integer("softmax_precision", 0)
@@ -99,7 +103,7 @@ def attention(
     offset: int | Tensor = past
     if count is not None:
         count = count.cast(dtypes.int32)
-        offset = count - queries if past_key is None else past
+        offset = count - fixed(queries) if past_key is None else past
     seen = allowed(call, queries, keys, offset, count, q.device)
     guarded = seen is not None and count is not None
     capped_first = True

@@ -14,6 +14,7 @@ from tinyweb.formats.onnx.operators.attention import heads_apart, heads_together
 from tinyweb.formats.onnx.operators.blocks import EIGHT_BITS, blocked_matrix, packed_matrix
 from tinyweb.formats.onnx.operators.common import cast, dtype_of, fixed, wide
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
 MICROSOFT = "com.microsoft"
@@ -142,11 +143,11 @@ def gather_block_quantized(call: Call, data: Any, index: Tensor, scales: Any, ze
 def rotary_embedding(call: Call, x: Tensor, at: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Positions: one, that of the first token, or (N, L)."""
     width = 2 * fixed(cos.shape[-1])
-    length = fixed(x.shape[1] if x.ndim == 3 else x.shape[2])
+    length = x.shape[1] if x.ndim == 3 else x.shape[2]
     heads = call.integer("num_heads", 0) or (fixed(x.shape[2]) // width if x.ndim == 3 else fixed(x.shape[1]))
-    y = x.reshape(x.shape[0], length, heads, -1) if x.ndim == 3 else x.permute(0, 2, 1, 3)
+    y = x.reshape(x.shape[0], length, heads, fixed(x.shape[2]) // heads) if x.ndim == 3 else x.permute(0, 2, 1, 3)
     if at.numel() == 1:
-        at = at.reshape(1, 1).cast(dtypes.int32) + Tensor.arange(length, dtype=dtypes.int32, device=x.device)
+        at = at.reshape(1, 1).cast(dtypes.int32) + positions(length, x.device)
     y = turned(y, at, cos, sin, bool(call.integer("interleaved", 0)))
     return cast(y.reshape(*x.shape) if x.ndim == 3 else y.permute(0, 2, 1, 3), x.dtype)
 
@@ -217,6 +218,12 @@ def group_query_attention(
     return heads_together(y.reshape(n, heads, length, -1)), k4, v4
 
 
+def _one_of(packed: Tensor, i: int) -> Tensor:
+    """Of (N, L, heads, …, d) one part as (N, L, heads · d)."""
+    n, length, heads, _, width = packed.shape
+    return packed[:, :, :, i].reshape(n, length, fixed(heads) * fixed(width))
+
+
 @op("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(
     call: Call, q: Tensor, k: Tensor | None = None, v: Tensor | None = None, bias: Tensor | None = None,
@@ -227,9 +234,9 @@ def multi_head_attention(
         raise call.unsupported("caches in buffers that are shared")
     heads = call.integer("num_heads")
     if q.ndim == 5 and k is None:  # (N, L, heads, 3, d)
-        q, k, v = (q[:, :, :, i].reshape(q.shape[0], q.shape[1], -1) for i in range(3))
+        q, k, v = (_one_of(q, i) for i in range(3))
     if k is not None and k.ndim == 5:  # (N, L, heads, 2, d)
-        k, v = (k[:, :, :, i].reshape(k.shape[0], k.shape[1], -1) for i in range(2))
+        k, v = (_one_of(k, i) for i in range(2))
     if k is None or v is None:
         raise call.unsupported("keys and values are missing")
     if bias is not None:
@@ -240,12 +247,12 @@ def multi_head_attention(
     k4, v4 = (heads_apart(t, heads) if t.ndim == 3 else t for t in (k, v))
     if past_key is not None and past_value is not None:
         k4, v4 = call.grown(past_key, k4, 2), call.grown(past_value, v4, 2)
-    keys, queries = fixed(k4.shape[2]), fixed(q4.shape[2])
-    j = Tensor.arange(keys, dtype=dtypes.int32, device=q.device)
+    keys, queries = k4.shape[2], q4.shape[2]
+    j = positions(keys, q.device).reshape(1, 1, 1, keys)
     seen: Tensor | None = None
     if key_mask is not None:
-        if key_mask.ndim == 1 and key_mask.numel() == q.shape[0]:
-            seen = j.reshape(1, 1, 1, -1) < key_mask.reshape(-1, 1, 1, 1)
+        if key_mask.ndim == 1 and same(key_mask.shape[0], q.shape[0]):
+            seen = j < key_mask.reshape(q.shape[0], 1, 1, 1)
         elif key_mask.ndim == 2:
             seen = key_mask.cast(dtypes.bool).reshape(q.shape[0], 1, 1, keys)
         elif key_mask.ndim == 3:
@@ -253,8 +260,8 @@ def multi_head_attention(
         else:
             raise call.unsupported(f"a mask of shape {list(key_mask.shape)}")
     if call.integer("unidirectional", 0):
-        i = Tensor.arange(queries, dtype=dtypes.int32, device=q.device).reshape(1, 1, -1, 1) + (keys - queries)
-        causal = j.reshape(1, 1, 1, -1) <= i
+        before = 0 if same(keys, queries) else fixed(keys) - fixed(queries)
+        causal = j <= positions(queries, q.device).reshape(1, 1, queries, 1) + before
         seen = causal if seen is None else seen & causal
     return heads_together(weighted(call, q4, k4, v4, seen, score_bias)), k4, v4
 
@@ -280,7 +287,7 @@ def embed_layer_normalization(
     call: Call, ids: Tensor, segments: Tensor | None, words: Tensor, places: Tensor, kinds: Tensor | None,
     gamma: Tensor, beta: Tensor, mask: Tensor | None = None, at: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    length = fixed(ids.shape[1])
+    length = ids.shape[1]
     x = words.take(ids.cast(dtypes.int32), 0)
     x = x + (places[:length] if at is None else places.take(at.cast(dtypes.int32), 0))
     if segments is not None and kinds is not None:

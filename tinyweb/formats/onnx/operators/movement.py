@@ -29,6 +29,8 @@ from tinyweb.graph.ir import Size, size_add
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
+FAR = 1 << 30  # no axis is longer
+
 
 @op("Shape", raw=True)
 def shape(call: Call, x: Array) -> Host:
@@ -167,6 +169,7 @@ def lower_slice(
 
 def _held(at: Size, n: Size, low: Size, high: Size) -> Any:
     """A bound of a slice, counted from the front, within the axis."""
+    at = max(-FAR, min(at, FAR)) if isinstance(at, int) else at
     if size_low(at) < 0:
         if not isinstance(at, int) and at.vmax >= 0:
             raise UndecidedError

@@ -12,6 +12,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, Host
 from tinyweb.formats.onnx.operators.common import cast, fixed, whole_axes, wide
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
 MANY = 16  # neighbours: from there on a product with a matrix takes their place
@@ -122,30 +123,33 @@ def resize_axis(call: Call, x: Tensor, a: Axis, mode: str, coordinates: str) -> 
 
 def _axes(call: Call, x: Tensor, roi: Host | None, scales: Host | None, sizes: Host | None) -> list[Axis]:
     along = whole_axes(call, call.integers("axes", range(x.ndim)), x.ndim)
-    old = [fixed(x.shape[a]) for a in along]
-    if sizes is not None and sizes.size:
-        wanted = [int(n) for n in sizes]
-        policy = call.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
-        factors = [w / n for w, n in zip(wanted, old)]
-        if policy != "stretch":
-            one = min(factors) if policy == "not_larger" else max(factors)
-            factors, wanted = [one] * len(old), [math.floor(one * n + 0.5) for n in old]
-    elif scales is not None and scales.size:
-        factors = [float(s) for s in scales]
-        wanted = []
-    else:
+    told = scales if sizes is None or not sizes.size else sizes
+    if told is None or not told.size:
         raise call.error("neither sizes nor scales are given")
-    if len(factors) != len(along):
-        raise call.error(f"{len(factors)} scales or sizes are given for {len(along)} axes")
-    found, crop = [], roi is not None and call.text("coordinate_transformation_mode", "") == "tf_crop_and_resize"
-    for i, (a, n) in enumerate(zip(along, old)):
+    if told.size != len(along):
+        raise call.error(f"{told.size} scales or sizes are given for {len(along)} axes")
+    policy = call.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
+    crop = roi is not None and call.text("coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    # what varies may stay as it is
+    moved = [
+        (i, a, fixed(x.shape[a]), fixed(n) if told is sizes else float(n))
+        for i, (a, n) in enumerate(zip(along, told.tolist()))
+        if crop or isinstance(x.shape[a], int) or not same(n, x.shape[a] if told is sizes else 1)
+    ]
+    factors = [n / old if told is sizes else n for _, _, old, n in moved]
+    wanted = [int(n) for *_, n in moved] if told is sizes else []
+    if told is sizes and policy != "stretch":
+        one = min(factors) if policy == "not_larger" else max(factors)
+        factors, wanted = [one] * len(moved), [math.floor(one * old + 0.5) for _, _, old, _ in moved]
+    found = []
+    for k, (i, a, n, _) in enumerate(moved):
         begin, end = (float(roi[i]), float(roi[i + len(along)])) if crop and roi is not None else (0.0, 1.0)
-        out = wanted[i] if wanted else math.floor(n * (end - begin) * factors[i])
-        found.append(Axis(a, n, out, factors[i], begin, end))
+        out = wanted[k] if wanted else math.floor(n * (end - begin) * factors[k])
+        found.append(Axis(a, n, out, factors[k], begin, end))
     return found
 
 
-@op("Resize", since=10, host=(1, 2, 3))
+@op("Resize", since=10, host=(1, 2, 3), sizes=True)
 def resize(
     call: Call, x: Tensor, roi: Host | None = None, scales: Host | None = None, sizes: Host | None = None
 ) -> Tensor:
