@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -14,6 +13,7 @@ from tinyweb.array.core import TensorCore
 from tinyweb.array.pooling import Pooling
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp, size_prod
+from tinyweb.graph.schedule.indexing import same
 
 MODES = ("nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area")
 CUBIC = -0.75  # the free number of cubic convolution (Keys 1981) that image libraries use
@@ -151,41 +151,38 @@ class Resampling(Pooling):
             raise ValueError(f"grid_sample: nothing to sample in {self.shape}")
         batch, channels, out = x.shape[0], x.shape[1], g.shape[1:-1]
         rows = x._reshape((batch, channels, math.prod(sizes))).permute(0, 2, 1)
-        axes: list[list[tuple[Self, Self | None]]] = []  # per axis: (place, weight) of each tap
+        # all taps are an axis of their own, so that places are one tensor and weights another
+        place: Self | None = None
+        inside: Self | None = None
+        weight: Self | None = None
         for i, s in enumerate(sizes):
-            c = g.shrink([*(None,) * (n + 1), (n - 1 - i, n - i)])._reshape((batch, *out))
+            c = g.shrink([*(None,) * (n + 1), (n - 1 - i, n - i)])._reshape((batch, size_prod(out), 1))
             c = c.add(1.0).mul((s - 1) / 2) if align_corners else c.add(1.0).mul(s / 2).sub(0.5)
             if taps != 4:
                 c = c._folded_back(s, padding_mode, align_corners)
-            if taps == 1:
-                axes.append([(c.round(), None)])
-                continue
-            low = c.floor().detach()
-            t = c.sub(low)
-            if taps == 2:
-                axes.append([(low, t.neg().add(1.0)), (low.add(1.0), t)])
-            else:
-                places = ((low.add(float(k))._folded_back(s, padding_mode, align_corners), k) for k in (-1, 0, 1, 2))
-                axes.append([(at, _cubic(t, k)) for at, k in places])
-        total: Self | None = None
-        for chosen in itertools.product(*axes):
-            place: Self | None = None
-            inside: Self | None = None
-            weight: Self | None = None
-            for (at, w), s in zip(chosen, sizes, strict=True):
-                within = at.greater_equal(0).logical_and(at.less_equal(s - 1))
-                inside = within if inside is None else inside.logical_and(within)
-                whole = within.where(at, 0).int()
-                place = whole if place is None else place.mul(s).add(whole)
-                weight = w if weight is None or w is None else weight.mul(w)
-            assert place is not None and inside is not None
-            # a place outside picks a row that is not there: zeros
-            index = inside.where(place, -1)._reshape((batch, size_prod(out)))
-            picked = x._new(UOp(Ops.TAKE, x.dtype, (rows.uop, index.uop), 1))
-            if weight is not None:
-                picked = picked.mul(weight._reshape((batch, size_prod(out), 1)).cast(x.dtype))
-            total = picked if total is None else total.add(picked)
-        assert total is not None
+            low = c.round() if taps == 1 else c.floor().detach()
+            at = low.int()
+            if taps > 1:
+                t = c.sub(low)
+                steps = self._iota(taps**n).floor_divide(taps ** (n - 1 - i)).remainder(taps)
+                at = at.add(steps.sub(taps // 4))
+                w = steps.eq(0).where(t.neg().add(1.0), t) if taps == 2 else _cubic(t, steps)
+                weight = w if weight is None else weight.mul(w)
+            if taps == 4 and padding_mode != "zeros":
+                at = at.cast(c.dtype)._folded_back(s, padding_mode, align_corners).int()
+            within = at.greater_equal(0).logical_and(at.less(s))
+            inside = within if inside is None else inside.logical_and(within)
+            place = at if place is None else place.mul(s).add(at)
+        assert place is not None and inside is not None
+        # a place outside picks a row that is not there: zeros
+        index = inside.where(place, -1)
+        if weight is not None and not same(channels, 1):  # the same for all of them
+            index, weight = index.contiguous(), weight.contiguous()
+        index = index._reshape((batch, size_prod(index.shape[1:])))
+        total = x._new(UOp(Ops.TAKE, x.dtype, (rows.uop, index.uop), 1))
+        if weight is not None:
+            total = total._reshape((batch, size_prod(out), taps**n, channels))
+            total = total.mul(weight.unsqueeze(-1).cast(x.dtype)).sum(2)
         return total.permute(0, 2, 1)._reshape((batch, channels, *out))
 
     def _folded_back(self, size: int, padding_mode: str, align_corners: bool) -> Self:
@@ -303,10 +300,10 @@ def _cubic_weight(t: npt.NDArray[np.float64], a: float) -> npt.NDArray[np.float6
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
-def _cubic(t: Any, k: int) -> Any:
-    """The same for element `k` (-1 … 2) of four, `t` being the way from element 0 to 1."""
+def _cubic(t: Any, steps: Any) -> Any:
+    """The same for each of four elements, `steps` being 0 … 3 and `t` the way from element 1 to 2."""
     a = CUBIC
-    d = t.sub(float(k)) if k <= 0 else t.neg().add(float(k))
-    if k in (0, 1):
-        return d.mul(a + 2).sub(a + 3).mul(d).mul(d).add(1.0)
-    return d.sub(5.0).mul(d).add(8.0).mul(d).mul(a).sub(4 * a)
+    d = t.sub(steps.cast(t.dtype).sub(1.0)).abs()
+    near = d.mul(a + 2).sub(a + 3).mul(d).mul(d).add(1.0)
+    far = d.sub(5.0).mul(d).add(8.0).mul(d).mul(a).sub(4 * a)
+    return steps.eq(1).logical_or(steps.eq(2)).where(near, far)

@@ -245,7 +245,7 @@ class Sorting(Gathering, Scan):
             digit = digit if bits <= 32 else digit.less(bins).where(digit, bins)
             digit = digit.cast(dtypes.uint32).bitcast(dtypes.int32).contiguous()
             counts = rank._new(UOp(Ops.SCATTER, dtypes.int32, (zeros.uop, digit.uop, ones.uop), (1, Ops.ADD)))
-            until = counts.cumsum(1).contiguous()
+            until = counts.cumsum(1)
             at = until._insertion(rank, after=True)
             rank = rank.sub(until._pick(at.sub(1), 1)).contiguous()
             at = at.cast(keys.dtype).bitwise_left_shift(p * width)

@@ -39,9 +39,18 @@ def test_products_compute_little_again(m: int, k: int, n: int, batches: int) -> 
     assert operations(program) <= MOST * 2 * batches * m * k * n
 
 
+@pytest.mark.parametrize(("width", "window"), [(13, 1), (13, 3), (29, 3), (26, 5)])
+def test_tiles_reach_over_lines_of_an_image(width: int, window: int) -> None:
+    x, w = Tensor.empty(1, 48, width, width), Tensor.empty(100, 48, window, window)
+    (call,) = capture(lambda: x.conv2d(w, padding=window // 2).realize(), webgpu_target()).calls
+    program = program_for(call.kernel, webgpu_target())
+    assert operations(program) <= 1.13 * 2 * 100 * 48 * (width * window) ** 2
+
+
 @pytest.mark.parametrize(
     ("heads", "queries", "keys", "width"),
-    [(8, 15, 1024, 64), (6, 33, 1500, 64), (4, 256, 256, 40), (4, 77, 256, 96), (2, 50, 700, 80), (8, 1, 1024, 64)],
+    [(8, 15, 1024, 64), (6, 33, 1500, 64), (4, 256, 256, 40), (4, 77, 256, 96), (2, 50, 700, 80), (8, 1, 1024, 64)]
+    + [(4, 640, 77, 64)],
 )
 def test_attention_computes_little_again(heads: int, queries: int, keys: int, width: int) -> None:
     q, k, v = (Tensor.empty(1, heads, n, width) for n in (queries, keys, keys))

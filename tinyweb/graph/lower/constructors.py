@@ -9,6 +9,8 @@ from typing import Any
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, lane_count
 
+EXACT, LARGEST = (dtypes.int32, dtypes.float32), 1 << 24  # types that have all integers up to this one
+
 
 def index_const(value: int) -> UOp:
     return UOp.const(value, dtypes.index)
@@ -54,6 +56,8 @@ def make(op: Ops, dtype: DType, src: Sequence[UOp], arg: Any = None) -> UOp:
             return UOp.const(0, dtype)
     elif op is Ops.WHERE and src[0].op is Ops.CONST:
         return src[1] if src[0].arg else src[2]
+    elif op is Ops.CAST and is_const(a := src[0]) and a.dtype.is_int and dtype in EXACT and abs(a.arg) <= LARGEST:
+        return UOp.const(a.arg, dtype)
     return UOp(op, dtype, tuple(src), arg)
 
 
@@ -68,6 +72,7 @@ def _fold(op: Ops, a: UOp, b: UOp) -> int | bool | None:
 _FOLDS: dict[Ops, Callable[[Any, Any], Any]] = {
     Ops.ADD: operator.add, Ops.MUL: operator.mul, Ops.LESS: operator.lt, Ops.EQUAL: operator.eq, Ops.AND: operator.and_,
     Ops.OR: operator.or_, Ops.XOR: operator.xor, Ops.FLOORDIV: operator.floordiv, Ops.MOD: operator.mod, Ops.MAX: max,
+    Ops.SHR: operator.rshift,
 }  # fmt: skip
 
 

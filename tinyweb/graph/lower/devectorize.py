@@ -253,7 +253,8 @@ class _Devectorizer(Loads, Dots):
             return self._reduce(summand, point, start)
         src = [self._known(s, point) for s in u.src]
         width = max(lanes_of(s) for s in src) if src else 1
-        if width > 1 and (u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
+        constant = u.op in ELEMENTWISE and all(x.op is Ops.CONST for s in src for x in (s.src or (s,)))
+        if width > 1 and (constant or u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
             # lane by lane: indices mostly fold to constants, and bounds are known of scalars
             return stack([self._scalar(u, [lane(splat(s, width), i) for s in src]) for i in range(width)])
         if u.op is Ops.ADD and u.dtype is dtypes.int32 and src[1].op is Ops.CONST and src[1].arg == -MIDDLE:

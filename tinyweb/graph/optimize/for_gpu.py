@@ -112,7 +112,7 @@ def reduction(b: Builder, dominant: UOp) -> None:
         return
     if not matrix_product(b, dominant, rows):
         sums(b, dominant, rows)
-    b.grid(loops(b, k.outputs))
+    b.grid(loops(b, b.k.outputs))
 
 
 def instructions(b: Builder, dominant: UOp) -> Schedule:

@@ -15,6 +15,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, nested
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
+from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction, matrix_of
 from tinyweb.graph.optimize.tensorize import Tensorize
 from tinyweb.graph.symbolic import divides
@@ -24,6 +25,7 @@ SUBGROUP = 32  # threads that hardware issues together, as most has it
 MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
 LANES = 4  # of the vectors in shared memory
 PAD = 4  # elements between the columns of the transposed operand: threads that fill them side by side do not collide
+DIVIDED = 1.1  # what tiles whose positions are divided again may cost
 ENOUGH = 128  # workgroups that keep a GPU busy
 MATRICES = (4, 2, 1)  # of sums along the rows that a subgroup keeps; of steps that are in shared memory at a time
 DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
@@ -85,6 +87,9 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     tile = tile_of(b, *both, k.volume([r for r in outputs if r not in both[0] + both[1]]))
     if tile is None:
         return False
+    if fused_columns(b, both[0], tile):
+        assert b.k.dominant is not None
+        return matrix_product(b, b.k.dominant, [r for r in b.k.outputs if r in b.k.dominant.ranges])
     rows, columns = tile
     mark = b.mark()
     for depth in DEPTHS:
@@ -94,6 +99,26 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         if at and stage(b, at, dominant, columns.axis):
             return True
         b.back(mark)
+    return False
+
+
+def fused_columns(b: Builder, along: list[UOp], tile: tuple[Side, Side]) -> bool:
+    """Whether the lines of an image became one axis, as tiles of single ones would compute more that nobody asks for
+    than dividing positions again costs."""
+    k, mark, inner = b.k, b.mark(), along[0]
+    store = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
+    outer = next((r for r in along[1:] if k.step(store, r) == k.step(store, inner) * k.size(inner)), None)
+    if outer is None or not isinstance(k.exact(outer), int) or not b.attempt(Fuse(outer.arg.name, inner.arg.name)):
+        return False
+    b.k = Analysis(b.kernel)
+    if b.k.dominant is not None:
+        outputs = [r for r in b.k.outputs if r in b.k.dominant.ranges]
+        both = product_of(b.k, b.k.dominant, outputs)
+        whole = tile_of(b, *both, k.volume([r for r in outputs if r not in both[0] + both[1]])) if all(both) else None
+        if whole is not None and _idle(*whole) * DIVIDED < _idle(*tile):
+            return True
+    b.k = k
+    b.back(mark)
     return False
 
 

@@ -266,6 +266,8 @@ class Fusion:
         axes = frozenset(a for a, (old, new) in enumerate(zip(x.shape, u.shape, strict=True)) if not same(old, new))
         if not axes:
             return s
+        own = [a for a, n in enumerate(x.shape) if not same(n, 1)]
+        walked = numel_max(u.shape[: own[-1] + 1]) if own else 0
         if s.kind is Kind.FULL:
             if self._is_cheap(x, s):
                 return State(inputs=s.inputs)
@@ -276,7 +278,7 @@ class Fusion:
         elif (
             s.kind is Kind.ROW
             or (s.transcendental and numel_max(x.shape) >= STORED_FROM)
-            or (worth_storing_once(x, numel_max(u.shape), self._is_loaded) and not self._is_summed(u))
+            or (worth_storing_once(x, numel_max(u.shape), self._is_loaded, walked) and not self._is_summed(u))
         ):
             self._realize(x)
         s = self.state[x]

@@ -15,7 +15,8 @@ from tinyweb.graph.schedule.work import LAUNCH
 
 STORED = 4  # operations that storing an element and loading it again may cost
 SURE = 4  # times as many operations as a launch takes: of joins both sides are counted, known indices leave one of many
-FUNCTION = 16  # operations of a transcendental function
+FUNCTION = 16  # operations of a transcendental function, or of a division
+DIVISIONS = frozenset({Ops.DIV, Ops.RECIPROCAL, Ops.SQRT})
 HEAVY = 8  # operations from which both sides of a join are not computed for every element
 BROADCAST = 8  # operations from which a value is stored before it is broadcast: fewer may be done once for a loop
 MOST = 1 << 10  # operations that are counted
@@ -38,13 +39,16 @@ def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     return operations * again > SURE * LAUNCH + STORED * size
 
 
-def worth_storing_once(u: UOp, count: int, is_memory: IsMemory) -> bool:
-    """Whether memory for a value costs less than computing it for each of `count` elements."""
+def worth_storing_once(u: UOp, count: int, is_memory: IsMemory, walked: int = 0) -> bool:
+    """Whether memory for a value costs less than computing it for each of `count` elements. `walked`: for so many it is
+    computed if loops that it does not vary with, inside of the others, have it once: where its divisions are counted.
+    """
     size = numel_max(u.shape)
-    if count <= size:
-        return False
-    operations = _operations(u, is_memory)
-    return operations >= BROADCAST and operations * (count - size) > LAUNCH + STORED * size
+    for times, functions in ((count, TRANSCENDENTAL), (walked, TRANSCENDENTAL | DIVISIONS)):
+        operations = _operations(u, is_memory, functions) if times > size else 0
+        if operations >= BROADCAST and operations * (times - size) > LAUNCH + STORED * size:
+            return True
+    return False
 
 
 def is_summed(u: UOp, users: Users) -> bool:
@@ -109,7 +113,7 @@ def _padded(u: UOp, users: Users) -> int:
     return most
 
 
-def _operations(u: UOp, is_memory: IsMemory) -> int:
+def _operations(u: UOp, is_memory: IsMemory, functions: frozenset[Ops] = TRANSCENDENTAL) -> int:
     """Of one element of a value, those of what it reads at several places at each."""
     count = 0
     todo: list[tuple[UOp, tuple[UOp, ...]]] = [(u, ())]
@@ -119,7 +123,7 @@ def _operations(u: UOp, is_memory: IsMemory) -> int:
         if v is not u and is_memory(v):
             continue
         if v.op in ELEMENTWISE:
-            count += FUNCTION if v.op in TRANSCENDENTAL else v.op is not Ops.NEG
+            count += FUNCTION if v.op in functions else v.op is not Ops.NEG
         elif v.op not in MOVEMENT and v.op is not Ops.TAKE:
             continue
         else:
