@@ -153,22 +153,30 @@ class QuantizedWeight:
         scale = steps.unsqueeze(-1 - len(axes)) * self._scales(axes)
         factors = self._factors()
         terms = [(inner.int() * plane.unflatten(-2, axes)).sum(-1).float() * scale for _, plane in factors]
-        if self.minimums is not None:
-            # Σ x · (v · s − m) = s · Σ x · v − m · Σ x, whose sums of x are the same for all outputs
-            totals = (integers.int().sum(-1).unflatten(-1, axes).float() * steps).contiguous()
-            terms[0] = terms[0] - totals.unsqueeze(-1 - len(axes)) * _spread(self.minimums, self.minimum_blocks, axes)
+        less = self._less(integers, steps, scale, axes)
+        if less is not None and self._weave is not None:
+            # lanes have sums of groups: all that belongs to a group is one term
+            terms[0], less = terms[0] - less, None
         y = None
         for (place, _), term in zip(factors, terms, strict=True):
             part = term.sum(over)
             # planes of other widths are read in another order: each has a kernel
             y = part if y is None else y.contiguous() + part * (1 << place)
         assert y is not None
-        if self.zeros is None:
-            return y
-        # Σ x · (v − z) = Σ x · v − z · Σ x
-        counts = integers.int().sum(-1).unflatten(-1, axes).contiguous()
-        zeros = self.zeros.float().unflatten(-1, axes)
-        return y - (zeros * counts.float().unsqueeze(-1 - len(axes)) * scale).sum(over)
+        return y if less is None else y - less.sum(over).contiguous()
+
+    def _less(self, integers: Tensor, steps: Tensor, scale: Tensor, axes: tuple[int, ...]) -> Tensor | None:
+        """What is subtracted for zero points or minimums, of each group; None where there are none."""
+        if self.zeros is None and self.minimums is None:
+            return None
+        sums, above = integers.int().sum(-1).unflatten(-1, axes), -1 - len(axes)
+        if self.zeros is not None:
+            # Σ x · (v − z) = Σ x · v − z · Σ x, whose sums of x are the same for all outputs
+            return self.zeros.float().unflatten(-1, axes) * sums.contiguous().float().unsqueeze(above) * scale
+        assert self.minimums is not None
+        # Σ x · (v · s − m) = s · Σ x · v − m · Σ x
+        totals = (sums.float() * steps).contiguous()
+        return totals.unsqueeze(above) * _spread(self.minimums, self.minimum_blocks, axes)
 
     @property
     def _weave(self) -> Weave | None:
