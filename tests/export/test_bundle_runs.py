@@ -197,6 +197,7 @@ def test_variants_share_kernels(small_model: Path, tmp_path: Path) -> None:
                 "Falcon",
                 "BLOOM",
                 "Apertus",
+                "Qwen3-Next",
             )
         ),
     ],

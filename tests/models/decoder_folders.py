@@ -301,6 +301,12 @@ STATES = {
         "num_heads": 4, "head_dim": 16, "state_size": 16, "n_groups": 1, "use_bias": True, "use_conv_bias": False,
         "conv_kernel": 3, "time_step_limit": [0.1, 1.0], "tie_word_embeddings": True,
     }),
+    "Qwen3-Next": Small("Qwen3NextForCausalLM", {
+        "layer_types": ["linear_attention", "full_attention"], "head_dim": 16, "rms_norm_eps": 1e-4,
+        "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 6, "linear_value_head_dim": 8,
+        "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+        "shared_expert_intermediate_size": 20, "mlp_only_layers": [1],
+    }),
     "Mamba": Small("MambaForCausalLM", {"state_size": 6, "time_step_rank": 3, "use_bias": True}),
     "Falcon Mamba": Small("FalconMambaForCausalLM", {"state_size": 8, "conv_kernel": 3, "use_conv_bias": False}),
     "Granite 4": Small("GraniteMoeHybridForCausalLM", {

@@ -32,7 +32,7 @@ from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
-from tinyweb.models.decoder import selective, state_space, time_mix
+from tinyweb.models.decoder import delta, selective, state_space, time_mix
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
@@ -135,7 +135,9 @@ def test_entry_points(judged, name: str) -> None:
     assert model.verify(8, start.bind(18)).numpy().tolist() == want[18:26].argmax(-1).tolist()
 
 
-@pytest.mark.parametrize("name", ["Mamba", "Mamba-2", pytest.param("Granite 4", marks=pytest.mark.slow), "RWKV-7"])
+@pytest.mark.parametrize(
+    "name", ["Mamba", "Mamba-2", pytest.param("Granite 4", marks=pytest.mark.slow), "RWKV-7", "Qwen3-Next"]
+)
 def test_states(judged, name: str) -> None:
     """What is behind a block's text leaves no trace, a new text finds nothing of the last, and calls may go back."""
     folder, texts, want = judged(name)
@@ -166,6 +168,7 @@ def test_states(judged, name: str) -> None:
         ("Falcon Mamba", selective, "CHUNK"),
         ("Mamba-2", state_space, "CHUNK"),
         ("RWKV-7", time_mix, "PIECE"),
+        ("Qwen3-Next", delta, "PIECE"),
     ],
 )
 def test_a_text_longer_than_what_is_read_at_once(
@@ -217,6 +220,7 @@ def test_every_parameter_is_counted(judged) -> None:
         "Llama 4",
         "Mamba-2",
         "RWKV-7",
+        "Qwen3-Next",
     ):
         folder, _, _ = judged(name)
         model = load(folder, context=8)
@@ -367,6 +371,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BLOOM", {"apply_residual_connection_post_layernorm": True}, "is not supported, only False"),
     ("MPT", {"attn_config": {"alibi": False}}, "'alibi' 'False' is not supported, only True"),
     ("MPT", {"attn_config": {"clip_qkv": -1}}, "'clip_qkv' must be a number"),
+    ("Qwen3-Next", {"linear_num_key_heads": 3}, "4 heads of values are no multiple of 3 of keys"),
+    ("Qwen3-Next", {"layer_types": ["mamba", "full_attention"]}, "each linear_attention or full_attention"),
     ("LFM2", {"layer_types": ["conv", "full_attention", "mamba"]}, "each conv or full_attention"),
     ("DeepSeek-V2", {"topk_method": "noaux_tc"}, "'topk_method' 'noaux_tc' is not supported"),
     ("DeepSeek-V3", {"n_group": 3}, "8 experts do not divide into 3 groups"),

@@ -342,6 +342,19 @@ def hunyuan(d: Draw) -> Fields:
     return {**f, "rope_parameters": dynamic} if d.coin() else f
 
 
+def qwen3_next(d: Draw) -> Fields:
+    f = {**llama(d, head_dim=False), **experts(d), **flags(d, "norm_topk_prob", "attention_bias")}
+    keys = d.of(1, 2, 3)
+    f |= {
+        "head_dim": d.of(8, 16), "linear_num_key_heads": keys, "linear_num_value_heads": keys * d.of(1, 2),
+        "linear_key_head_dim": d.of(8, 11), "linear_value_head_dim": d.of(6, 8), "linear_conv_kernel_dim": d.of(2, 4),
+        "moe_intermediate_size": d.of(12, 17), "shared_expert_intermediate_size": d.of(10, 21), "rms_norm_eps": 1e-3,
+        "decoder_sparse_step": d.of(1, 2),
+        "layer_types": [FULL, *d.kinds(f["num_hidden_layers"] - 1, "linear_attention", FULL)],
+    }  # fmt: skip
+    return turned(d, {**f, "max_position_embeddings": 64}, FIXED, d.of(0.25, 0.5, 1.0))
+
+
 DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Llama": plain("attention_bias", "mlp_bias"),
     "Mistral": windows(),
@@ -351,6 +364,7 @@ DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Mixtral": lambda d: {**windows()(d), **experts(d, "num_local_experts")},
     "Qwen2Moe": qwen_moe("qkv_bias", head_dim=False),
     "Qwen3Moe": qwen_moe(),
+    "Qwen3Next": qwen3_next,
     "Granite": lambda d: {**granite(d), "mlp_bias": d.coin()},
     "GraniteMoe": lambda d: {**granite(d), **experts(d, "num_local_experts")},
     "Olmoe": lambda d: {**plain("norm_topk_prob", head_dim=False)(d), **experts(d), "clip_qkv": d.of(None, 0.5)},

@@ -19,6 +19,7 @@ from tinyweb.models.decoder.config import (
     AttentionConfig,
     ConvConfig,
     DecoderConfig,
+    DeltaConfig,
     ExpertsConfig,
     LatentConfig,
     LayerConfig,
@@ -117,11 +118,15 @@ def _state(layer: LayerConfig, hidden: int) -> int:
         return mixer.heads * mixer.width * mixer.size + (mixer.taps - 1) * _channels(mixer)
     if isinstance(mixer, SelectiveConfig):
         return mixer.channels * (mixer.size + mixer.taps - 1)
+    if isinstance(mixer, DeltaConfig):
+        return mixer.heads * mixer.value * mixer.key + (mixer.taps - 1) * _channels(mixer)
     return mixer.heads * mixer.width**2 + 2 * hidden if isinstance(mixer, TimeMixConfig) else 0
 
 
-def _channels(mixer: StateSpaceConfig) -> int:
+def _channels(mixer: StateSpaceConfig | DeltaConfig) -> int:
     """What goes through the convolution."""
+    if isinstance(mixer, DeltaConfig):
+        return 2 * mixer.key_heads * mixer.key + mixer.heads * mixer.value
     return mixer.heads * mixer.width + 2 * mixer.groups * mixer.size
 
 
@@ -135,6 +140,8 @@ def _width(layer: LayerConfig) -> int:
     heads = mixer.heads * mixer.width if isinstance(mixer, AttentionConfig | TimeMixConfig) else 0
     if isinstance(mixer, StateSpaceConfig):
         heads = mixer.heads * (mixer.width + 1) + _channels(mixer)
+    if isinstance(mixer, DeltaConfig):
+        heads = mixer.heads * (mixer.value + 2) + _channels(mixer)
     if isinstance(mixer, SelectiveConfig):
         heads = 2 * mixer.channels
     return max(inner, heads)

@@ -31,8 +31,13 @@ class Heads:
     def project(self, h: Tensor, start: Size, activations: str) -> tuple[Tensor, Tensor, Tensor]:
         """Query (batch, tokens, heads, width), key and value (batch, tokens, kv_heads, width) of h (batch, tokens,
         hidden) at positions start, start + 1, …"""
+        return self.parts(self.qkv(h, activations), start)
+
+    def parts(self, qkv: Tensor, start: Size) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of what the matrix makes, (batch, tokens, rows)."""
         c = self.config
-        qkv = self.qkv(h, activations).reshape(*h.shape[:2], c.heads + 2 * c.kv_heads, c.width)
+        count = c.heads + 2 * c.kv_heads
+        qkv = qkv[..., : count * c.width].reshape(*qkv.shape[:2], count, c.width)
         both, value = qkv[:, :, : c.heads + c.kv_heads], self._clipped(qkv[:, :, c.heads + c.kv_heads :])
         if c.norm_turned and self.head_norm is not None:
             both = self.head_norm(self._positioned(both, start))
@@ -88,8 +93,12 @@ class Attention(Heads):
         c = self.config
         batch, tokens, room = h.shape[0], h.shape[1], cache.positions
         assert isinstance(batch, int) and isinstance(tokens, int)
+        gate = None
         if c.keys_of is None:
-            query, key, value = self.project(h, start, activations)
+            made = self.qkv(h, activations)
+            query, key, value = self.parts(made, start)
+            if c.gated:
+                gate = made[..., -c.heads * c.width :].sigmoid()
             both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
             cache.write(start, both.reshape(2, batch * c.kv_heads, tokens, c.width))
         else:
@@ -111,7 +120,8 @@ class Attention(Heads):
         scores = masked(scores, start, room, c.window, c.chunk)
         mixed = self._weights(scores) @ seen[1]  # (batch · kv_heads, group, tokens, width)
         mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
-        return self.output(mixed.reshape(batch, tokens, c.heads * c.width), activations)
+        mixed = mixed.reshape(batch, tokens, c.heads * c.width)
+        return self.output(mixed if gate is None else mixed * gate, activations)
 
     def _weights(self, scores: Tensor) -> Tensor:
         """The softmax of scores (batch · kv_heads, group, tokens, positions); what sinks take is missing in its sum."""

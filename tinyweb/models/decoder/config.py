@@ -158,6 +158,23 @@ class SelectiveConfig:
 
 
 @dataclass(frozen=True)
+class DeltaConfig:
+    """In place of attention: the gated delta rule, `heads` with a state of `value` · `key` numbers each.
+
+    Queries and keys are those of one of `key_heads` for several heads. A convolution over the last `taps` positions is
+    before them; `norm`, over what each head reads, is before its gate.
+    """
+
+    heads: int
+    key_heads: int
+    key: int
+    value: int
+    taps: int
+    activation: str
+    norm: NormConfig
+
+
+@dataclass(frozen=True)
 class TimeMixConfig:
     """In place of attention: RWKV-7, `heads` of `width` elements with as many numbers of state for each of these.
 
@@ -175,8 +192,10 @@ class TimeMixConfig:
     first: bool
 
 
-MixerConfig = AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig | SelectiveConfig | TimeMixConfig
-STATES = (StateSpaceConfig, SelectiveConfig, TimeMixConfig)  # those that cannot go back
+MixerConfig = (
+    AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig | SelectiveConfig | DeltaConfig | TimeMixConfig
+)
+STATES = (StateSpaceConfig, SelectiveConfig, DeltaConfig, TimeMixConfig)  # those that cannot go back
 
 
 XIELU = "xielu"  # an activation whose numbers each layer has learned

@@ -10,6 +10,7 @@ from tinyweb.models.decoder.cache import Cache
 from tinyweb.models.decoder.config import (
     AttentionConfig,
     ConvConfig,
+    DeltaConfig,
     ExpertsConfig,
     LayerConfig,
     MixerConfig,
@@ -22,6 +23,7 @@ from tinyweb.models.decoder.config import (
     TimeMixConfig,
 )
 from tinyweb.models.decoder.convolution import ShortConv
+from tinyweb.models.decoder.delta import Delta
 from tinyweb.models.decoder.experts import Experts, Stack
 from tinyweb.models.decoder.latent import ByHead, LatentAttention
 from tinyweb.models.decoder.loader import Loader
@@ -64,7 +66,7 @@ class Layer:
 
     def memory(self, batch: int, positions: int, kind: str, device: str | None) -> Cache | State:
         """What this layer remembers of so many texts; `kind`: how it keeps each position."""
-        if isinstance(self.mixer, StateSpace | Selective | TimeMix):
+        if isinstance(self.mixer, StateSpace | Selective | Delta | TimeMix):
             more = {} if self.mlp_shift is None else {"mlp": (batch, 1, self.hidden)}
             return State(self.mixer.state_shapes(batch) | more, device)
         return self.mixer.new_cache(batch, positions, kind, device)
@@ -86,7 +88,7 @@ class Layer:
         self, x: Tensor, start: Size, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str
     ) -> Tensor:
         h = _through(self.attention_norm, x)
-        if isinstance(self.mixer, StateSpace | Selective):
+        if isinstance(self.mixer, StateSpace | Selective | Delta):
             assert isinstance(memory, State)
             mixed = self.mixer(h, start, count, memory, activations)
         elif isinstance(self.mixer, TimeMix):
@@ -143,13 +145,15 @@ class Side:
 
 def _mixer(
     config: MixerConfig, load: Loader, prefix: str, rotary: Rotary | None
-) -> Attention | LatentAttention | ShortConv | StateSpace | Selective | TimeMix:
+) -> Attention | LatentAttention | ShortConv | StateSpace | Selective | Delta | TimeMix:
     if isinstance(config, ConvConfig):
         return ShortConv(config, load, prefix)
     if isinstance(config, StateSpaceConfig):
         return StateSpace(config, load, prefix)
     if isinstance(config, SelectiveConfig):
         return Selective(config, load, prefix)
+    if isinstance(config, DeltaConfig):
+        return Delta(config, load, prefix)
     if isinstance(config, TimeMixConfig):
         return TimeMix(config, load, prefix)
     if isinstance(config, AttentionConfig):

@@ -78,19 +78,20 @@ class Loader:
 
     # -- parts of a layer ---------------------------------------------------------------------------------------------
     def qkv(self, layer: str, c: AttentionConfig) -> Linear:
-        """Query, key and value as one matrix, rows in this order; elements of a head in the order of `head_order`. The
-        query alone where keys and values are another layer's."""
+        """Query, key and value as one matrix, rows in this order, and behind them the gate, where there is one;
+        elements of a head in the order of `head_order`. The query alone where keys and values are another layer's."""
         if c.keys_of is not None:
             return self._query(layer, c)
-        rows = [c.heads * c.width, c.kv_heads * c.width, c.kv_heads * c.width]
-        weights = self._stack(layer, self.names.qkv, rows, self.config.hidden_size, c.kv_heads)
-        query, key, value = weights
-        parts = [self._turned(query, c), self._turned(key, c), value]
-        bias = None
-        if c.bias:
-            query, key, value = self._stack(layer, self.names.qkv, rows, None, c.kv_heads)
-            bias = np.concatenate([self._turned(query, c), self._turned(key, c), value])
-        return self._linear(parts, bias)
+        rows = [c.heads * c.width * (2 if c.gated else 1), c.kv_heads * c.width, c.kv_heads * c.width]
+
+        def read(width: int | None) -> list[Array]:
+            query, key, value = self._stack(layer, self.names.qkv, rows, width, c.kv_heads)
+            gate = []
+            if c.gated:
+                query, *gate = _of_groups(query, c.heads, [rows[0] // 2] * 2)
+            return [self._turned(query, c), self._turned(key, c), value, *gate]
+
+        return self._linear(read(self.config.hidden_size), np.concatenate(read(None)) if c.bias else None)
 
     def _query(self, layer: str, c: AttentionConfig) -> Linear:
         names, rows, hidden = self.names.qkv[:1], [c.heads * c.width], self.config.hidden_size
@@ -138,6 +139,14 @@ class Loader:
         weights = self._stack(layer, names, rows, width)
         biases = self._stack(layer, names, rows, None) if bias else [None] * len(rows)
         return [self._linear([w], b) for w, b in zip(weights, biases, strict=True)]
+
+    def by_groups(self, layer: str, rows: dict[str, list[int]], groups: int) -> Linear:
+        """Matrices of parts of so many rows, group by group in the checkpoint, as one with part behind part."""
+        found = []
+        for name, counts in rows.items():
+            values = self._rows(f"{layer}{name}.weight", (sum(counts), self.config.hidden_size))
+            found += _of_groups(values, groups, counts)
+        return self._linear(found, None)
 
     def latent_query(self, layer: str, c: LatentConfig) -> Linear:
         """Queries of all heads: the elements without positions, then those that are turned."""
@@ -287,9 +296,7 @@ class Loader:
         (name,) = names
         values = read(name, sum(rows))
         if self.names.by_head and groups:
-            split = values.reshape(groups, -1, *values.shape[1:])
-            parts = np.split(split, np.cumsum([count // groups for count in rows])[:-1], axis=1)
-            return [part.reshape(-1, *values.shape[1:]) for part in parts]
+            return _of_groups(values, groups, rows)
         return np.split(values, np.cumsum(rows)[:-1])
 
     def _turned(self, values: Array, c: AttentionConfig) -> Array:
@@ -342,6 +349,13 @@ class Loader:
             stored = self.checkpoint.dtype(self.prefix + self.names.embedding + ".weight")
             kind = "f32" if stored.bits > 16 else "f16"
         return as_floats(values, kind, self.device)
+
+
+def _of_groups(values: Array, groups: int, rows: list[int]) -> list[Array]:
+    """Parts of so many rows, of which each of the groups has some of each."""
+    split = values.reshape(groups, -1, *values.shape[1:])
+    parts = np.split(split, np.cumsum([count // groups for count in rows])[:-1], axis=1)
+    return [part.reshape(-1, *values.shape[1:]) for part in parts]
 
 
 def is_rows(values: Array) -> bool:

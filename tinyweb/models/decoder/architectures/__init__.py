@@ -35,6 +35,7 @@ ARCHITECTURES: dict[str, Read] = {
     "Qwen3MoeForCausalLM": experts.qwen3_moe,
     "GraniteMoeForCausalLM": experts.granite_moe,
     "OlmoeForCausalLM": experts.olmoe,
+    "Qwen3NextForCausalLM": experts.qwen3_next,
     "GptOssForCausalLM": experts.gpt_oss,
     "Llama4ForCausalLM": experts.llama4,
     "Llama4ForConditionalGeneration": experts.llama4_with_pictures,

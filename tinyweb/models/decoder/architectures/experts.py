@@ -11,6 +11,7 @@ from tinyweb.models.decoder.architectures import fields, llama
 from tinyweb.models.decoder.config import (
     AttentionConfig,
     DecoderConfig,
+    DeltaConfig,
     ExpertsConfig,
     GrowthConfig,
     LayerConfig,
@@ -66,6 +67,33 @@ def qwen3_moe(c: Config) -> tuple[DecoderConfig, Names]:
     """Qwen3-MoE (Yang et al. 2025): windows, if they are asked for, are in all layers."""
     config, names = llama.qwen3(Config({**c.values, "max_window_layers": 0, "layer_types": None}, c.where))
     return _with(config, _experts(c, "moe_intermediate_size", _normalised(c)), _sparse(c)), names
+
+
+def qwen3_next(c: Config) -> tuple[DecoderConfig, Names]:
+    """Qwen3-Next (Qwen Team 2025): the gated delta rule in three of four layers, gates behind attention in the others,
+    a quarter of each head turned; experts, and one for all tokens behind a gate."""
+    norm = fields.rms(c, offset=1)
+    attention = fields.attention(c, fields.rotary(c, part=0.25), norm=norm, gated=True)
+    heads = c.integer("linear_num_value_heads", 1, 1024, 32)
+    delta = DeltaConfig(
+        heads, c.integer("linear_num_key_heads", 1, heads, 16), c.integer("linear_key_head_dim", 1, 4096, 128),
+        c.integer("linear_value_head_dim", 1, 4096, 128), c.integer("linear_conv_kernel_dim", 2, 64, 4),
+        fields.activation(c), fields.rms(c),
+    )  # fmt: skip
+    if heads % delta.key_heads:
+        raise ModelFormatError(f"{c.where}: {heads} heads of values are no multiple of {delta.key_heads} of keys")
+    every = c.integer("full_attention_interval", 1, 1024, 4)
+    attends = fields.kinds_of_layers(
+        c, {"linear_attention": False, "full_attention": True}, lambda i: (i + 1) % every == 0
+    )
+    mlp = fields.mlp(c, bias=False)
+    layers = [
+        LayerConfig(attention if there else delta, mlp, before_attention=norm, before_mlp=norm) for there in attends
+    ]
+    config, names = fields.decoder(c, layers, norm), Names(state_space="linear_attn.")
+    experts = _experts(c, "moe_intermediate_size", c.flag("norm_topk_prob", True))
+    shared = replace(experts.mlp, width=c.integer("shared_expert_intermediate_size", 1, 1 << 20))
+    return _with(config, replace(experts, shared=shared, shared_gate=True), _sparse(c)), names
 
 
 def _sparse(c: Config) -> Callable[[int], bool]:

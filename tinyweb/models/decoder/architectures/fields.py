@@ -136,6 +136,22 @@ def sliding(c: Config, usual: Callable[[int], bool]) -> list[bool]:
     return [k == KINDS[1] for k in kinds]
 
 
+def kinds_of_layers(c: Config, kinds: Mapping[str, bool], usual: Callable[[int], bool]) -> list[bool]:
+    """For each layer what `kinds` has for the word that `layer_types` says; or what is `usual`."""
+    count, found = layer_count(c), c.values.get("layer_types")
+    if found is None:
+        return [usual(i) for i in range(count)]
+    if (
+        not isinstance(found, list)
+        or len(found) != count
+        or any(not isinstance(k, str) or k not in kinds for k in found)
+    ):
+        raise ModelFormatError(
+            f"{c.where}: 'layer_types' must name {count} layers, each {' or '.join(kinds)}, found {str(found)[:60]}"
+        )
+    return [kinds[k] for k in found]
+
+
 def window(c: Config) -> int | None:
     """`sliding_window`; none where it is absent."""
     return c.integer("sliding_window", 1, MOST) if c.values.get("sliding_window") is not None else None
