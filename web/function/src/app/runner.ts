@@ -247,8 +247,8 @@ export class Runner extends Store<RunnerState> {
     try {
       this.feed(spec.name, { kind: "camera", source: await openCamera() });
       while (this.feedOf(spec).kind === "camera" && this.feedOf(spec).source !== null) {
-        const done = await this.run();
-        if (!done) break;
+        // another run may be under way: then with the next frame
+        if (!this.state.running && !(await this.run()) && this.state.problem !== null) break;
         await new Promise((resolve) => requestAnimationFrame(resolve));
       }
     } catch (error) {

@@ -60,6 +60,19 @@ test("another function has other inputs", async () => {
   expect(await page.getByTestId("code").textContent()).toContain('{ function: "add" }');
 });
 
+test("a size that varies is chosen", async () => {
+  const { page } = await open({ mock: "numbers" });
+  await reaches(page, "ready");
+  await page.getByTestId("size-0").fill("16");
+  await page.getByTestId("size-0").press("Tab");
+  await run(page);
+  const shape = await page.evaluate(
+    () => (window as unknown as { mock: { asked: { x: { shape: number[] } }[] } }).mock.asked.at(-1)?.x.shape,
+  );
+  expect(shape).toEqual([16]);
+  expect(await page.getByTestId("code").textContent()).toContain("x: { data: new Float32Array(16), shape: [16] }, // 16, float32");
+});
+
 test("labels are dropped, times are taken", async () => {
   const { page } = await open();
   await run(page);

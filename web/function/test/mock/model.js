@@ -13,7 +13,7 @@ import { asked, fail, mock, MODEL_BYTES, pause, pretendEvents, pretendLoading } 
  * @typedef {import("tinyweb-shell").LoadOptions} LoadOptions
  * @typedef {import("../../src/model-api").RunModel} RunModel
  * @typedef {import("tinyweb").ArrayInfo} ArrayInfo
- * @typedef {Record<string, { dtype: string, shape: number[] }>} Ports
+ * @typedef {Record<string, { dtype: string, shape: number[], sizes?: string[] }>} Ports
  */
 
 /** @type {Record<string, { inputs: Ports, outputs: Ports, kernels: number }>} */
@@ -28,14 +28,15 @@ const FUNCTIONS = {
     kernels: 12,
   },
   add: {
-    inputs: { x: { dtype: "f32", shape: [64] }, n: { dtype: "i64", shape: [] } },
+    inputs: { x: { dtype: "f32", shape: [64], sizes: ["length"] }, n: { dtype: "i64", shape: [] } },
     outputs: { sum: { dtype: "f32", shape: [] }, wave: { dtype: "f32", shape: [1, 1024] } },
     kernels: 1,
   },
 };
 if (asked.has("numbers")) delete FUNCTIONS["look"];
 
-export const info = { name: "pretended", parameters: 12_345, functions: FUNCTIONS, modelBytes: MODEL_BYTES };
+const VARIABLES = { length: { min: 8, max: 64 } };
+export const info = { name: "pretended", variables: VARIABLES, parameters: 12_345, functions: FUNCTIONS, modelBytes: MODEL_BYTES };
 
 /** @param {Ports} ports @returns {ArrayInfo[]} */
 const listed = (ports) => Object.entries(ports).map(([name, port]) => ({ name, ...port }));
@@ -56,9 +57,9 @@ function look({ image, bias }) {
 }
 
 /** @param {Record<string, any>} inputs */
-function add({ x, n }) {
+function add({ x: { data: x }, n }) {
   const sum = x.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, Number(n[0]));
-  return { sum: Float32Array.of(sum), wave: Float32Array.from({ length: 1024 }, (_, i) => Math.sin(i / 40) + x[i % 64] / 20) };
+  return { sum: Float32Array.of(sum), wave: Float32Array.from({ length: 1024 }, (_, i) => Math.sin(i / 40) + x[i % x.length] / 20) };
 }
 
 /** @param {LoadOptions} [options] @returns {Promise<RunModel>} */
@@ -71,7 +72,7 @@ export async function load(options = {}) {
         { inputs: listed(inputs), outputs: listed(outputs), kernels },
       ]),
     ),
-    variables: {},
+    variables: VARIABLES,
     sections: {
       graph: {
         labels: ["red", "green", "blue", "other"],
