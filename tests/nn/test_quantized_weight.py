@@ -134,8 +134,10 @@ def test_planes_are_one_product(bits: int, group: int, target: Target) -> None:
 
 @pytest.mark.parametrize("target", [cpu_target(8, 2), wasm_target(2), wasm_target(2, relaxed=True)])
 def test_minimums_are_part_of_the_product(target: Target) -> None:
-    """One kernel reads all that a matrix has."""
-    q, _ = made("two levels", 4, "CPU")
+    """One kernel reads all that a matrix has whose groups lie in lanes."""
+    rng, sizes = np.random.default_rng(0), (ROWS, GROUPS)
+    part: dict[str, Any] = {n: rng.random(sizes).astype(np.float16) for n in ("scales", "minimums")}
+    q = of_codes([{"codes": rng.integers(0, 16, (*sizes, GROUP)).astype(np.uint8), **part}], 4)
     x = Tensor(np.ones((1, q.shape[1]), np.float32)).realize()
     plan = capture(lambda: q.product(x, "int8").realize(), target)
     memory = {t.uop.buffer for t in q.tensors().values()}
