@@ -140,6 +140,18 @@ def test_infinities_and_nan_as_in_the_plain_form() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+def test_rows_without_keys_that_are_set_to_zero() -> None:
+    """The weights of such a row are NaN, and what a condition on the row puts in their place counts."""
+    q, k, v = (data(5, 8, seed=i) for i in range(3))
+    keep = np.ones((5, 5), bool)
+    keep[2] = False
+    scores = Tensor(keep).where(Tensor(q) @ Tensor(k).transpose(0, 1), -np.inf)
+    empty = Tensor(~keep.any(1, keepdims=True)).contiguous().realize()
+    got = (empty.where(0.0, scores.softmax(-1)) @ Tensor(v)).numpy()
+    want = np.where(keep.any(1, keepdims=True), attend(q, k, v, keep=keep), 0)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("device", ["CPU", "INTERPRETER", *OTHERS])
 @pytest.mark.parametrize("keys", [3, 70])
 def test_sinks(device: str, keys: int) -> None:

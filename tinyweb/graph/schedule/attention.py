@@ -229,6 +229,10 @@ def _is_finite(u: UOp) -> bool:
     return u.op is Ops.CONST and math.isfinite(u.arg)
 
 
+def _is_zero(u: UOp) -> bool:
+    return u.op is Ops.CONST and bool(u.arg == 0)
+
+
 def is_minus_infinity(u: UOp) -> bool:
     return u.op is Ops.CONST and bool(u.arg == -math.inf)
 
@@ -261,7 +265,8 @@ def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
             value.op in (Ops.MUL, Ops.NEG)
             or (value.op is Ops.DIV and at == 0)
             or (value.op is Ops.CAST and value.dtype.is_float)
-            or (value.op is Ops.WHERE and at > 0 and others[1].op is Ops.CONST and others[1].arg == 0)
+            # a condition on the whole row leaves 0 also where the row's sum is 0 and weights are NaN
+            or (value.op is Ops.WHERE and at > 0 and _is_zero(others[1]) and row in others[0].ranges)
         )
         if not linear or any(maximum in _below(s) for s in others):
             return None
