@@ -16,10 +16,11 @@ from rich.console import Console
 from tests.export.test_function import calls
 from tinyweb import Tensor
 from tinyweb.cli.common import sizes
-from tinyweb.errors import ExportError
+from tinyweb.errors import ExportError, TinywebError
 from tinyweb.export.inspect_source import inspect_source, source_table
 from tinyweb.export.onnx_site import OnnxOptions, export_onnx
 from tinyweb.formats.onnx import OnnxModel
+from tinyweb.quantization import QuantOptions
 
 RANDOM = np.random.default_rng(0)
 CONSTANTS = {
@@ -103,6 +104,53 @@ def test_half_floats(tmp_path: Path) -> None:
         made = export_onnx(path, tmp_path / str(quant), OnnxOptions({"batch": [1]}, quant=quant, targets=["wasm"]))
         sizes_of.append(sum(b["bytes"] for b in made["buffers"] if b["kind"] == "weight"))
     assert sizes_of[0] == 2 * sizes_of[1]
+
+
+def words(path: Path) -> Path:
+    """A table of words, and two matrices."""
+    table, first, second = (RANDOM.standard_normal(n).astype(np.float32) for n in ((64, 32), (32, 96), (8, 96)))
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["e"]),
+        helper.make_node("MatMul", ["e", "first"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Gemm", ["r", "second"], ["y"], transB=1),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [5])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 8])
+    held = [numpy_helper.from_array(v, n) for n, v in (("table", table), ("first", first), ("second", second))]
+    graph = helper.make_graph(nodes, "words", [ids], [y], held)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("quant, bits", [("q8", (8, 8)), ("q4", (4, 8)), ("mixed", None)])
+def test_matrices_are_quantised(quant: str, bits: tuple[int, int] | None, tmp_path: Path) -> None:
+    path, told = words(tmp_path / "words.onnx"), list[Any]()
+    options = QuantOptions(bytes=5000 if quant == "mixed" else None)
+    made = export_onnx(path, tmp_path / "site", OnnxOptions(
+        quant=quant, targets=["wasm"], quantization=options, told=told.append))  # fmt: skip
+    report = json.loads((tmp_path / "site" / "report.json").read_text())
+    assert report["quant"] == quant and told[0].record() == report
+    layers = {layer["name"]: layer for layer in report["layers"]}
+    assert layers.keys() == {"table", "first", "second"} and all(0 < x["error"] < 0.2 for x in layers.values())
+    assert report["bytes"]["weights"] < report["bytes"]["f32"] / 3
+    assert report["evaluation"]["cosine"]["least"] > 0.97
+    assert made["weights"]["bytes"] <= report["bytes"]["weights"] + 1024
+    if bits is None:
+        assert report["bytes"]["weights"] <= 5000
+    else:
+        assert [layers[n]["kind"] for n in ("first", "table")] == [f"q{b}" for b in bits]
+
+
+def test_options_that_a_graph_has_not(tmp_path: Path) -> None:
+    path = words(tmp_path / "words.onnx")
+    for quant, options, message in (
+        ("q4", QuantOptions(calibrate=path), "--calibrate and --quant-head are for chats"),
+        ("q4", QuantOptions(evaluate=path), r"--evaluate .* is no .npz file of the model's inputs \(ids\)"),
+        ("mixed", QuantOptions(), "mixed needs --bytes"),
+    ):
+        with pytest.raises(TinywebError, match=message):
+            export_onnx(path, tmp_path / "site", OnnxOptions(quant=quant, quantization=options))
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:

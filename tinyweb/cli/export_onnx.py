@@ -10,24 +10,31 @@ import typer
 
 from tinyweb.cli.common import (
     ALL_TARGETS,
+    GROUP,
     SHARD_BYTES,
+    Bytes,
     Debug,
     Dims,
     Force,
+    Group,
     Name,
     Output,
     Page,
+    QuantEmbedding,
     ShardBytes,
     Targets,
     Tune,
+    ZeroPoints,
     export_app,
+    quant_options,
     say_devices,
+    say_report,
     show_progress,
     sizes,
     stderr,
 )
 from tinyweb.errors import ExportError
-from tinyweb.kinds import Floats
+from tinyweb.kinds import ExportQuant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +73,17 @@ def export_onnx(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An input of one number that is known (repeatable)."),
     ] = None,
-    quant: Annotated[Floats | None, typer.Option(help="Weights: f32 as they are (default), or f16.")] = None,
+    quant: Annotated[
+        ExportQuant | None,
+        typer.Option(help="Weights: as they are stored (default), floats, integers of 8 to 3 bits, or mixed."),
+    ] = None,
+    group: Group = GROUP,
+    zero_points: ZeroPoints = False,
+    quant_embedding: QuantEmbedding = None,
+    bytes: Bytes = None,
+    evaluate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Compare on these inputs, an .npz (default: random ones).")
+    ] = None,
     target: Targets = ALL_TARGETS,
     shard_bytes: ShardBytes = SHARD_BYTES,
     name: Name = None,
@@ -84,7 +101,8 @@ def export_onnx(
     say_graph(console, model, dims := sizes(dim or []))
     options = OnnxOptions(
         dims, numbers(fix or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0,
-        page,
+        page, quant_options(group, zero_points, quant_embedding, None, bytes, None, evaluate),
+        lambda report: say_report(console, report),
     )  # fmt: skip
     with show_progress(console) as progress:
         made = export(model, output, options, progress)

@@ -27,7 +27,16 @@ from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest, write_manifest
 from tinyweb.export.memory import Memory
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
-from tinyweb.export.site import check_library, check_output, check_page, copy_library, copy_page, new_site
+from tinyweb.export.site import (
+    REPORT,
+    check_library,
+    check_output,
+    check_page,
+    copy_library,
+    copy_page,
+    new_site,
+    write_json,
+)
 from tinyweb.export.wasm import compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
@@ -87,12 +96,15 @@ def export_functions(
     page: bool = True,
     sections: Mapping[str, Any] | None = None,
     files: Mapping[str, Path] | None = None,
+    prepare: Callable[[str], None] | None = None,
+    report: Mapping[str, Any] | None = None,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Write several functions to one bundle, as `export_function` does with one; they share weights and state.
 
     A page calls them by their names, which are letters, digits and underscores: `model.run(inputs, {function: name})`.
-    `sections` as in `write_functions`; `files` are copied into the bundle, by what they are.
+    `sections` and `prepare` as in `write_functions`; `files` are copied into the bundle, by what they are; `report`
+    becomes the site's report.json.
     """
     output = Path(folder)
     check_output(output, force)
@@ -105,8 +117,10 @@ def export_functions(
         bundle.mkdir()
         for path in (files or {}).values():
             shutil.copyfile(path, bundle / path.name)
+        if report is not None:
+            write_json(site / REPORT, report)
         written = write_functions(
-            bundle, name or output.resolve().name, functions, sections=sections,
+            bundle, name or output.resolve().name, functions, sections=sections, prepare=prepare,
             files={what: path.name for what, path in (files or {}).items()}, targets=targets, shard_bytes=shard_bytes,
             tune=tune, progress=progress,
         )  # fmt: skip

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,11 +21,15 @@ from tinyweb.errors import ExportError
 from tinyweb.export.about_graph import about
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import ENTRY, TARGETS, export_functions
+from tinyweb.export.graph_quant import quantised
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.report import report
 from tinyweb.graph.ir import Size, Variable, size_max
-from tinyweb.kinds import FLOATS
+from tinyweb.graph.target import wasm_target, webgpu_target
+from tinyweb.kinds import MIXED, STORED, ExportQuant
+from tinyweb.nn.quantize import activations_for
+from tinyweb.quantization import QuantOptions, Report
 from tinyweb.tensor import Tensor
 
 MAX_FUNCTIONS = 16
@@ -35,8 +39,9 @@ DEVICE = "CPU"
 @dataclass(frozen=True)
 class OnnxOptions:
     """`dims`: for each symbolic size the numbers it is exported with: listed, or a `range`, any of which it may be in
-    one function. `quant`: "f32", or "f16" for matrices of weights in half floats. `fixed`: inputs that are known, with
-    their values, which a page does not give. The others as in `export_function`."""
+    one function. `quant`: as of chats, "stored" (None), "f32", "f16", "q8" to "q3" or "mixed", with what goes with it
+    in `quantization`, where `evaluate` is an .npz of inputs. `fixed`: inputs that are known, with their values, which a
+    page does not give. `told`: is given the report of what was quantised. The others as in `export_function`."""
 
     dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -47,6 +52,8 @@ class OnnxOptions:
     force: bool = False
     tune: float = 0.0
     page: bool = True
+    quantization: QuantOptions = field(default_factory=QuantOptions)
+    told: Callable[[Report], None] | None = None
 
 
 class OnnxFunction:
@@ -73,18 +80,38 @@ def export_onnx(
     that depends on values.
     """
     options = options or OnnxOptions()
-    if options.quant not in (None, *FLOATS):
-        raise ExportError(f"ONNX weights are exported as they are or in half floats: --quant {options.quant} is not "
-                          f"supported, choose one of {', '.join(FLOATS)}.")  # fmt: skip
-    model = OnnxModel(source, quant=options.quant)
+    quant = STORED if options.quant is None else options.quant
+    if quant not in get_args(ExportQuant):
+        raise ExportError(f"--quant {quant} is not supported, choose one of {', '.join(get_args(ExportQuant))}.")
+    recipe = options.quantization.recipe(quant)
+    model = OnnxModel(source, quant=recipe)
     check_supported(model)
+    became = None
+    if quant == MIXED or recipe.integers:
+        model, became = _quantised(model, source, quant, options)
     functions, each = functions_of(model, options.dims, options.fixed)
+
+    def prepare(target: str) -> None:
+        model.activations = activations_for(webgpu_target() if target == "webgpu" else wasm_target())
+
     facts, files = about(model, Path(source), each)
-    return export_functions(
+    made = export_functions(
         functions, folder, name=options.name or Path(source).stem, targets=options.targets,
         shard_bytes=options.shard_bytes, force=options.force, tune=options.tune, page=options.page,
-        sections={"graph": facts}, files=files, progress=progress,
+        sections={"graph": facts}, files=files, prepare=prepare, report=None if became is None else became.record(),
+        progress=progress,
     )  # fmt: skip
+    if became is not None and options.told is not None:
+        options.told(became)
+    return made
+
+
+def _quantised(model: OnnxModel, source: str | Path, quant: str, options: OnnxOptions) -> tuple[OnnxModel, Report]:
+    """The model with quantised matrices, compared at the first of its sizes."""
+    fixed = _fixed(model, options.fixed)
+    given = [p for p in model.inputs if p.name not in fixed]
+    first = next(iter(_sizes_of_functions(given, options.dims).values()))
+    return quantised(source, quant, options.quantization, {p.name: _example(p, first) for p in given}, fixed)
 
 
 def functions_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,15 @@ FITTED = (
     "--evaluate has the text that weights were fitted to: the figures beside f32 are not held out and look better than "
     "on other text; give another file, or leave --evaluate out, which keeps a part of --calibrate apart"
 )
+
+
+class Valued(Protocol):
+    """A matrix of floats (out, in)."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def values(self) -> npt.NDArray[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,8 @@ class _Work:
         def watch(weight: Matrix, values: npt.NDArray[Any]) -> None:
             made.append(weight)
             blocks = values.dtype.names is not None  # of a file that is quantised, kept as they are
-            errors.append(0.0 if blocks or not isinstance(weight, QuantizedWeight) else _error(weight, values))
+            integers = None if blocks or not isinstance(weight, QuantizedWeight) else weight
+            errors.append(0.0 if integers is None else quantisation_error(integers, values))
 
         reader = load(self.recipe.watched(watch))
         known = {id(weight): error for weight, error in zip(made, errors, strict=True)}
@@ -222,7 +232,7 @@ class _Work:
         return measured not in fit and fit not in measured
 
 
-def choices(site: Site, recipe: Recipe, moments: Floats | None, counts: int) -> list[Choice]:
+def choices(site: Valued, recipe: Recipe, moments: Floats | None, counts: int) -> list[Choice]:
     """What a matrix may be within `recipe`, its squared errors counted so many times. `moments` (in,): of what it is
     multiplied with, None: unknown."""
     values = site.values()
@@ -271,8 +281,9 @@ def _layer(site: Site, error: float, output: float | None = None) -> LayerReport
     return LayerReport(site.name, site.shape, kind, None, False, site.bytes, error, output)
 
 
-def _error(weight: QuantizedWeight, values: npt.NDArray[Any]) -> float:
-    """Measured on some rows, which are quantised again: the weight may lie where nothing is computed."""
+def quantisation_error(weight: QuantizedWeight, values: npt.NDArray[Any]) -> float:
+    """The part of a matrix's norm that is error. Measured on some rows, which are quantised again: the weight may lie
+    where nothing is computed."""
     sample = values[:: max(len(values) // SAMPLE, 1)].astype(np.float32)
     rounded = search(sample, Precision(f"q{weight.bits}", weight.group, weight.zeros is not None))
     assert rounded is not None

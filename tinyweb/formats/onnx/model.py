@@ -21,7 +21,7 @@ from tinyweb.formats.onnx.stored import Kept
 from tinyweb.formats.onnx.tensors import Files
 from tinyweb.graph.ir import Size
 from tinyweb.graph.schedule.indexing import same
-from tinyweb.nn.precision import Recipe
+from tinyweb.nn.precision import Precision, Recipe
 from tinyweb.nn.quantize import QuantizedWeight, activations_for
 from tinyweb.tensor import Tensor
 
@@ -33,15 +33,19 @@ class OnnxModel:
     are lowered to methods of Tensor. What is known (shapes, initializers, and what is computed from them alone) is
     computed at the call, so that sizes are plain numbers; values of inputs that decide sizes are read back, which jit
     and exports refuse with the node's name. Opsets 7 to 28. `quant`: how matrices that are multiplied or looked up are
-    stored, as of chats (docs/quantization.md); other large weights are half floats then. `activations`: what such
-    matrices are multiplied with, "float", "int8", or None: what suits the device.
+    stored, as of chats (docs/quantization.md), `precisions`: those of some names; other large weights are half floats.
+    `activations`: what such matrices are multiplied with, "float", "int8", or None: what suits the device.
 
     ModelFormatError where the file is damaged, nodes form a circle, a name stands for nothing, or data lies outside of
     the model's folder; NotImplementedError, with the node, where an operator is not supported.
     """
 
-    def __init__(self, source: str | Path | bytes, *, quant: str | Recipe | None = None):
+    def __init__(
+        self, source: str | Path | bytes, *, quant: str | Recipe | None = None,
+        precisions: Mapping[str, Precision] | None = None,
+    ):  # fmt: skip
         self.recipe = None if quant is None else Recipe.of(quant)
+        self.precisions = dict(precisions or {})
         self.activations: str | None = None
         path = None if isinstance(source, bytes | bytearray | memoryview) else Path(source)
         data: Any = source if path is None else _mapped(path)
@@ -89,7 +93,7 @@ class OnnxModel:
         every = [t for v in given.values() for t in _tensors(v)]
         varies = [t.uop for t in every if not all(isinstance(n, int) for n in t.shape)]
         rounded = self.activations or activations_for(Device[device].runtime.target)
-        kept = self._kept.setdefault(device, Kept(device, self.recipe))
+        kept = self._kept.setdefault(device, Kept(device, self.recipe, self.precisions))
         grows = {id(given[n]): grow for n, grow in growing.items()}
         run = Interpreter(device, self._files, kept, rounded, grows, bindings(varies) if varies else {})
         results = run.run(self.graph, given)

@@ -6,7 +6,7 @@ node that neither multiplies nor looks up, such a matrix is an expression like a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tinyweb.device import not_recording
 from tinyweb.dtype import DType, dtypes, from_numpy
-from tinyweb.nn.precision import Recipe
+from tinyweb.nn.precision import Precision, Recipe
 from tinyweb.nn.quantized_weight import QuantizedWeight, of_codes
 from tinyweb.tensor import Tensor
 
@@ -100,10 +100,11 @@ def dense(value: Any) -> Any:
 class Kept:
     """What is the same in every call on a device: Tensors of known arrays, with the names these go by in the graph,
     what nodes make of initializers alone, and stored matrices with their names. `recipe`: how those are stored that
-    the graph has as floats."""
+    the graph has as floats; `precisions`: of some by their names."""
 
     device: str
     recipe: Recipe | None = None
+    precisions: Mapping[str, Precision] = field(default_factory=dict)
     tensors: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     results: dict[int, list[Any]] = field(default_factory=dict)
@@ -148,7 +149,7 @@ class Kept:
         rows = values.T if turned else values
         known = self.matrices.get((place_of(rows),))
         if known is None:
-            precision = recipe.layers if turned else recipe.embedding
+            precision = self.precisions.get(name, recipe.layers if turned else recipe.embedding)
             with not_recording():
                 made = precision.convert(rows, self.device)
             if made is None:
