@@ -69,10 +69,11 @@ def export_function(
     page beside them that feeds the function and shows its results.
 
     `example_inputs` have the shapes and dtypes of the arguments, which are passed by name if it is a mapping, else by
-    position and named after the parameters. The function returns a tensor (named "output"), a list or tuple of tensors
-    ("output0", …), or a dict of them by name. `name`: the model's in messages and in browser storage (default: the
-    folder's). `targets`: "webgpu", "wasm", or both. `tune`: seconds to look for faster kernels first. `page`: False
-    leaves the page out: who has one of their own needs `model` and `assets` alone.
+    position and named after the parameters. A size that is a bound Variable may be any of its range in each call. The
+    function returns a tensor (named "output"), a list or tuple of tensors ("output0", …), or a dict of them by name.
+    `name`: the model's in messages and in browser storage (default: the folder's). `targets`: "webgpu", "wasm", or
+    both. `tune`: seconds to look for faster kernels first. `page`: False leaves the page out: who has one of their own
+    needs `model` and `assets` alone.
 
     Returns the manifest. On an error nothing is left behind: ExportError where the inputs, results or options cannot
     be exported, ToolchainError where the compiler fails, and whatever the function raises.
