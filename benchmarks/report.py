@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -128,6 +129,20 @@ def markdown(rows: Sequence[Row], history: Sequence[Entry], here: Machine, recor
 def summary(found: Sequence[Entry]) -> str:
     judged = [entry.met for entry in found if entry.met is not None]
     return f"{sum(judged)} of {len(judged)} targets measured are met."
+
+
+def means(found: Sequence[Entry]) -> list[str]:
+    """For each peer that several rows have: the geometric mean of the ratios, and the least with its row."""
+    ratios: dict[str, list[tuple[float, str]]] = {}
+    for entry in found:
+        if entry.ratio is not None and entry.target is not None:
+            ratios.setdefault(entry.peer, []).append((entry.ratio, entry.row))
+    return [
+        f"{peer}: geometric mean of {len(of)} ratios {statistics.geometric_mean(r for r, _ in of):.2f}, "
+        f"least {min(of)[0]:.2f} ({min(of)[1]})"
+        for peer, of in ratios.items()
+        if len(of) > 1
+    ]
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 history.append(new, kept)
     record = report.json_record(outcomes, machine, time.perf_counter() - begin)
     found = list(history.entries(record, date))
-    print(f"\n{report.summary(found)}")
+    print("\n".join(["", report.summary(found), *report.means(found)]))
     if left_out := [o.row.name for o in outcomes if o.left_out]:
         print(f"Left out for time (their turn comes next): {', '.join(left_out)}.")
 

@@ -173,17 +173,17 @@ def row(name: str, ours: Side, theirs: Side, target: float, where: str) -> Row:
 
 
 def native_row(work: str, threads: int) -> Row:
-    ours, theirs = (Worker.of(HERE + n, work=work, threads=threads, peer=n != "Ours") for n in ("Ours", "Onnxruntime"))
-    sides = Side("tinyweb", ours), Side("onnxruntime", theirs)
-    return row(f"onnx-{work}-native-{threads}t", *sides, NATIVE, f"{threads} thread{'s' if threads > 1 else ''}")
+    ours = Side("tinyweb", Worker.of(HERE + "Ours", work=work, threads=threads))
+    theirs = Side("onnxruntime", Worker.of(HERE + "Onnxruntime", work=work, threads=threads, peer=True))
+    return row(f"onnx-{work}-native-{threads}t", ours, theirs, NATIVE, f"{threads} thread{'s' if threads > 1 else ''}")
 
 
 def web_row(work: str, threads: int) -> Row:
-    sides = (
+    ours, theirs = (
         Side(f"{name} WASM", CHROMIUM, f"{work}/{library}-wasm/{threads}")
         for name, library in (("tinyweb", "tinyweb"), ("onnxruntime-web", "onnxruntime"))
     )
-    return row(f"onnx-{work}-wasm-{threads}t", *sides, WEB, f"WASM in Chromium, {threads} threads")
+    return row(f"onnx-{work}-wasm-{threads}t", ours, theirs, WEB, f"WASM in Chromium, {threads} threads")
 
 
 def rows() -> list[Row]:

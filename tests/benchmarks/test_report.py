@@ -50,6 +50,15 @@ def test_lines_say_what_is_missing():
     ]
 
 
+def test_means_by_peer():
+    """Of what was judged; one ratio is no mean."""
+    fast, slow = found(outcome([0.01], [0.04]), outcome([0.02], [0.02]))
+    assert report.means([fast, replace(slow, row="other")]) == [
+        "peer: geometric mean of 2 ratios 2.00, least 1.00 (other)"
+    ]
+    assert report.means([fast]) == report.means(found(outcome([0.01], []))) == []
+
+
 def test_record_is_json_with_raw_turns():
     outcomes = [
         outcome([0.01, 0.02, 0.03], [0.02, 0.04, 0.06]),
