@@ -14,6 +14,7 @@ import {
   type AboutRow,
   type Figure,
 } from "tinyweb-shell";
+import { dtypeName, shapeText } from "../data/arrays";
 import { callCode } from "../app/code";
 import type { Runner, Times } from "../app/runner";
 import { sizesOf } from "../model-api";
@@ -163,7 +164,7 @@ export function App({ runner }: { runner: Runner }): JSX.Element {
               <ul class="card awaited">
                 {current?.outputs.map(({ name, dtype, shape }) => (
                   <li key={name}>
-                    <strong>{name}</strong> <span class="hint">{[dtype, shape.join(" × ")].filter(Boolean).join(", ")}</span>
+                    <strong>{name}</strong> <span class="hint">{`${dtypeName(dtype)}, ${shapeText(shape)}`}</span>
                   </li>
                 ))}
                 <li class="hint">Run it to see what comes out. Nothing leaves this device.</li>

@@ -332,8 +332,9 @@ function RandomFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
 /** Which function is called, where there are several, and the sizes that vary. */
 export function SizesCard({ runner }: { runner: Runner }): JSX.Element | null {
   const { functions, current, graph, variables } = runner;
-  const varying = Object.entries(variables);
-  if (current === undefined || (functions.length < 2 && varying.length === 0)) return null;
+  if (current === undefined) return null;
+  const varying = Object.entries(variables).filter(([name]) => current.inputs.some(({ sizes }) => sizes?.includes(name)));
+  if (functions.length < 2 && varying.length === 0) return null;
   const text = (name: string): string => {
     const sizes = Object.entries(graph.sizes[name] ?? {});
     return sizes.length === 0 ? name : sizes.map(([size, value]) => `${size} ${value}`).join(", ");
