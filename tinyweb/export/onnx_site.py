@@ -24,6 +24,7 @@ from tinyweb.export.function import ENTRY, TARGETS, export_functions
 from tinyweb.export.graph_quant import quantised
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.formats.onnx import OnnxModel, Port
+from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.onnx.report import report
 from tinyweb.graph.ir import Size, Variable, size_max
 from tinyweb.graph.target import wasm_target, webgpu_target
@@ -73,13 +74,18 @@ def export_onnx(
     source: str | Path, folder: str | Path, options: OnnxOptions | None = None,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Write the model at `source` to `folder` as a bundle of functions (docs/onnx.md); returns the manifest.
+    """Write the model at `source` to `folder` as a bundle of functions (docs/onnx.md); returns the manifest. A `source`
+    that is a folder has the graphs of an encoder and its decoder, which become functions `encode` and `decode`.
 
     ExportError where an operator is not supported (all of them are named), a size is left open, or inputs are of a kind
     that a page cannot give; ModelFormatError where the file is damaged; NotImplementedError, with the node, for a shape
     that depends on values.
     """
     options = options or OnnxOptions()
+    if Path(source).is_dir():
+        from tinyweb.export.seq2seq import export_seq2seq  # a single graph does without
+
+        return export_seq2seq(OnnxFolder(source), folder, options, progress)
     quant = STORED if options.quant is None else options.quant
     if quant not in get_args(ExportQuant):
         raise ExportError(f"--quant {quant} is not supported, choose one of {', '.join(get_args(ExportQuant))}.")
@@ -110,8 +116,8 @@ def _quantised(model: OnnxModel, source: str | Path, quant: str, options: OnnxOp
     """The model with quantised matrices, compared at the first of its sizes."""
     fixed = _fixed(model, options.fixed)
     given = [p for p in model.inputs if p.name not in fixed]
-    first = next(iter(_sizes_of_functions(given, options.dims).values()))
-    return quantised(source, quant, options.quantization, {p.name: _example(p, first) for p in given}, fixed)
+    first = next(iter(sizes_of_functions(given, options.dims).values()))
+    return quantised(source, quant, options.quantization, {p.name: example(p, first) for p in given}, fixed)
 
 
 def functions_of(
@@ -120,10 +126,10 @@ def functions_of(
     """Functions with example inputs, and the sizes of each; arguments as in `OnnxOptions`."""
     fixed = _fixed(model, values)
     given = [p for p in model.inputs if p.name not in fixed]
-    each = _sizes_of_functions(given, dims)
+    each = sizes_of_functions(given, dims)
     functions = {}
     for name, sizes in each.items():
-        examples = {p.name: _example(p, sizes) for p in given}
+        examples = {p.name: example(p, sizes) for p in given}
         functions[name] = OnnxFunction(model, examples, fixed), examples
     return functions, each
 
@@ -155,7 +161,7 @@ def _fixed(model: OnnxModel, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _sizes_of_functions(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Size]]:
+def sizes_of_functions(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Size]]:
     """Each combination of the sizes, by the name of its function."""
     names = list(dict.fromkeys(s for p in inputs for s in _sizes(p) if isinstance(s, str)))
     if unknown := [n for n in dims if n not in names]:
@@ -190,7 +196,8 @@ def _sizes(p: Port) -> Sequence[int | str]:
     return [f"{p.name}[{i}]" if s is None else s for i, s in enumerate(p.shape)]
 
 
-def _example(p: Port, sizes: Mapping[str, Size]) -> Tensor:
+def example(p: Port, sizes: Mapping[str, Size]) -> Tensor:
+    """Zeros for an input, of these sizes; of those that vary the part that is in use."""
     shape = [sizes[s] if isinstance(s, str) else s for s in _sizes(p)]
     assert p.dtype is not None
     whole = Tensor.zeros(*map(size_max, shape), dtype=p.dtype, device=DEVICE)

@@ -192,8 +192,12 @@ class Interpreter:
             return [found if truth else sizes(found, kind)]
         if not operator.sizes:
             return None
+        try:
+            parts = _parts(operator.function(call, *inputs))
+        except UndecidedError:  # a row of a table at a place that varies, say
+            return None
         return [sizes(v, kind) if isinstance(v, int | UOp) or (isinstance(v, np.ndarray) and v.dtype == object) else v
-                for v in _parts(operator.function(call, *inputs))]  # fmt: skip
+                for v in parts]  # fmt: skip
 
     def lift(self, value: Any, call: Call) -> Tensor:
         """The Tensor of a value, one for each array."""
