@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.export.test_bundle_runs import WasmBundle
 from tests.models import onnx_seq2seq_folders
 from tinyweb.errors import ExportError, ModelFormatError
 from tinyweb.export import OnnxOptions, export_onnx
+from tinyweb.export.inspect_source import inspect_source
 
 COUNT = 8
 
@@ -27,9 +29,9 @@ def source_of(kind: str) -> dict[str, np.ndarray]:
     return {"input_ids": ids, "attention_mask": np.ones((1, 7), np.int64)}
 
 
-def wanted(model: Any, given: dict[str, np.ndarray], begin: int) -> tuple[list[int], np.ndarray]:
-    """The likeliest ids, and the last logits."""
-    ids = [begin]
+def wanted(model: Any, given: dict[str, np.ndarray], begin: list[int]) -> tuple[list[int], np.ndarray]:
+    """The likeliest ids behind others, and the last logits."""
+    ids = list(begin)
     for _ in range(COUNT):
         with torch.no_grad():
             logits = model(
@@ -47,28 +49,47 @@ def generated(site: Path, given: dict[str, np.ndarray], sizes: dict[str, int]) -
     for name, values in given.items():
         bundle.write(ends["encode"][name]["buffer"], values.tobytes())
     bundle.run("encode", **sizes)
-    ids = list(bundle.manifest["seq2seq"]["begin"])
-    for count in range(1, COUNT + 1):
+    begin, ids = bundle.manifest["seq2seq"]["begin"], []
+    following = begin[0]
+    for count in range(1, len(begin) + COUNT):  # each id is read, also those that are given
+        ids.append(following)
         bundle.write(ends["decode"]["ids"]["buffer"], np.array(ids, np.int32).tobytes())
         bundle.run("decode", length=count)
-        ids.append(int.from_bytes(bundle.read(ends["decode"]["next"]["buffer"], 4), "little"))
+        said = int.from_bytes(bundle.read(ends["decode"]["next"]["buffer"], 4), "little")
+        following = begin[count] if count < len(begin) else said
+    ids.append(following)
     return ids, np.frombuffer(bundle.read(ends["decode"]["logits"]["buffer"], 96 * 4), np.float32)
 
 
-@pytest.mark.parametrize("kind", ["whisper", pytest.param("t5", marks=pytest.mark.slow)])
-def test_a_loop_around_two_functions(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "merged"),
+    [("whisper", False), *(pytest.param(*p, marks=pytest.mark.slow) for p in (("t5", False), ("t5", True)))],
+)
+def test_a_loop_around_two_functions(tmp_path: Path, kind: str, merged: bool) -> None:
     model = getattr(onnx_seq2seq_folders, kind)()
-    folder = onnx_seq2seq_folders.write_folder(tmp_path / f"tiny-{kind}", model)
+    folder = onnx_seq2seq_folders.write_folder(tmp_path / f"tiny-{kind}", model, merged)
+    begin = [model.config.decoder_start_token_id]
+    if kind == "whisper":
+        (folder / "generation_config.json").write_text(json.dumps({"forced_decoder_ids": [[1, 7], [2, 9]]}))
+        begin += [7, 9]
     text = kind == "t5"
     dims: dict[str, Any] = {"encoder_sequence_length": range(1, 17)} if text else {}
     manifest = export_onnx(folder, tmp_path / "site", OnnxOptions(dims=dims))
     assert manifest["functions"].keys() == {"encode", "decode"} and manifest["name"] == f"tiny-{kind}"
     given = source_of(kind)
-    ids, logits = wanted(model, given, model.config.decoder_start_token_id)
+    ids, logits = wanted(model, given, begin)
     found, last = generated(tmp_path / "site", given, {"encoder_sequence_length": 7} if text else {})
     assert found == ids
     np.testing.assert_allclose(last, logits, atol=2e-5)
-    assert manifest["seq2seq"] == {"begin": ids[:1], "eos": [model.config.eos_token_id], "room": 512 if text else 32}
+    if not text:
+        told = given["input_features"].reshape(-1).tolist()
+        command = ["node", Path(__file__).with_name("seq2seq_loop.mjs"), tmp_path / "site", str(len(ids))]
+        done = subprocess.run(command, input=json.dumps(told), capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == ids
+        report = inspect_source(folder)
+        assert (report["kind"], report["export"], report["supported"]) == ("graph", "onnx", True)
+    assert manifest["seq2seq"] == {"begin": begin, "eos": [model.config.eos_token_id], "room": 512 if text else 32}
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

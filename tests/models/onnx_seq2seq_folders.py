@@ -7,8 +7,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import onnx
 import torch
 import transformers
+from onnx import helper
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
@@ -84,8 +86,35 @@ def export(module: nn.Module, path: Path, given: dict[str, torch.Tensor], axes: 
         )  # fmt: skip
 
 
-def write_folder(folder: Path, model: Any) -> Path:
-    """encoder_model, decoder_model and decoder_with_past_model in `onnx`."""
+def merge(folder: Path) -> None:
+    """Both decoders as one graph that chooses by `use_cache_branch`, as Optimum writes decoder_model_merged."""
+    plain, cached = (onnx.load(folder / f"{name}.onnx") for name in ("decoder_model", "decoder_with_past_model"))
+    outputs, branches = [o.name for o in plain.graph.output], []
+    for prefix, made in (("then", cached), ("else", plain)):
+        graph = made.graph
+        inputs = {i.name for i in graph.input}
+        for node in graph.node:
+            for names in (node.input, node.output):
+                names[:] = [n if n in inputs or not n else f"{prefix}/{n}" for n in names]
+        for constant in graph.initializer:
+            constant.name = f"{prefix}/{constant.name}"
+        own = {o.name for o in graph.output}
+        nodes = [helper.make_node("Identity", [n.replace("present", "past_key_values")], [f"{prefix}/{n}"])
+                 for n in outputs if n not in own]  # fmt: skip
+        ports = [helper.make_tensor_value_info(f"{prefix}/{o.name}", o.type.tensor_type.elem_type, None)
+                 for o in plain.graph.output]  # fmt: skip
+        branches.append(helper.make_graph([*graph.node, *nodes], prefix, [], ports, graph.initializer))
+    choose = helper.make_node("If", ["use_cache_branch"], outputs, then_branch=branches[0], else_branch=branches[1])
+    every = {i.name: i for i in (*plain.graph.input, *cached.graph.input)}
+    flag = helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1])
+    graph = helper.make_graph([choose], "merged", [*every.values(), flag], plain.graph.output)
+    onnx.save(helper.make_model(graph, opset_imports=plain.opset_import), folder / "decoder_model_merged.onnx")
+    for name in ("decoder_model", "decoder_with_past_model"):
+        (folder / f"{name}.onnx").unlink()
+
+
+def write_folder(folder: Path, model: Any, merged: bool = False) -> Path:
+    """encoder_model, decoder_model and decoder_with_past_model in `onnx`; or the decoders as one graph."""
     (folder / "onnx").mkdir(parents=True)
     c = model.config
     (folder / "config.json").write_text(json.dumps(c.to_dict(), default=str))
@@ -111,4 +140,6 @@ def write_folder(folder: Path, model: Any) -> Path:
     given |= {f"past_key_values.{n}": torch.randn(2, heads, 5 if "decoder" in n else length, width) for n in names}
     own = [n for n in presents if "decoder" in n]
     export(Decoder(model, True), folder / "onnx/decoder_with_past_model.onnx", given, axes, ["logits", *own])
+    if merged:
+        merge(folder / "onnx")
     return folder

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 
 from tests.sources.hub_server import Hub, Repository
 from tinyweb.errors import SourceError
-from tinyweb.sources import CHAT, address, locate, model_name
+from tinyweb.sources import CHAT, GRAPH, address, locate, model_name
 
 NAME = "maker/tiny-model"
 FOLDER: dict[str, bytes] = {
@@ -217,5 +217,9 @@ def test_graphs(hub: Hub) -> None:
         SourceError, match=r"no model as ONNX graph of f32: it has onnx/model_fp16\.onnx, onnx/model_q4"
     ):
         locate(NAME, CHAT.in_precision("f32"))
+    pair = {f"onnx/{n}.onnx": b"" for n in ("encoder_model_q4", "decoder_model_merged_q4", "encoder_model")}
+    fill(hub, pair | {"onnx/decoder_model_merged_q4.onnx_data": b"4"} | texts)
+    found = locate(NAME, GRAPH)
+    assert found.is_dir() and (found / "onnx/decoder_model_merged_q4.onnx_data").is_file()
     fill(hub, {**graphs, **texts, "model.safetensors": FOLDER["model.safetensors"]})
     assert locate(NAME, CHAT.in_precision("q4")).is_dir()

@@ -66,7 +66,13 @@ def say_graph(console: Console, path: Path, dims: Mapping[str, Sequence[int]]) -
 
 @export_app.command("onnx")
 def export_onnx(
-    model: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX model, here.", show_default=False)],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="An ONNX model, or a folder of an encoder and its decoder; here or on the hub.",
+            show_default=False,
+        ),
+    ],
     output: Output,
     dim: Dims = None,
     fix: Annotated[
@@ -97,8 +103,13 @@ def export_onnx(
     from tinyweb.export.onnx_site import OnnxOptions
     from tinyweb.export.onnx_site import export_onnx as export
 
-    console = stderr()
-    say_graph(console, model, dims := sizes(dim or []))
+    from tinyweb.sources import GRAPH, locate
+
+    console, dims = stderr(), sizes(dim or [])
+    with show_progress(console) as progress:
+        model = locate(source, GRAPH.in_precision(quant), progress)
+    if model.is_file():
+        say_graph(console, model, dims)
     options = OnnxOptions(
         dims, numbers(fix or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0,
         page, quant_options(group, zero_points, quant_embedding, None, bytes, None, evaluate),

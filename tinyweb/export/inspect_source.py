@@ -17,7 +17,7 @@ from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.source import open_model
 from tinyweb.kinds import STORED
 from tinyweb.sources import CHAT, DETECT, IMAGE, Progress, locate, model_name
-from tinyweb.sources.wanted import graph_names
+from tinyweb.sources.wanted import ENCODER, graph_names
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -175,11 +175,14 @@ def _texts_of_graph(folder: OnnxFolder) -> tuple[str, dict[str, Any]]:
     from tinyweb.formats.tokenizer import Tokenizer
     from tinyweb.models import encoder, is_embedder
 
-    graph = folder.graph(None)
+    seq2seq = next((g for g in graph_names(folder.path) if Path(g).stem.startswith(ENCODER)), None)
+    graph = folder.graph(None) if seq2seq is None else folder.path / seq2seq
     facts: dict[str, Any] = {"architecture": _word(folder), "graph": str(graph), "graphs": graph_names(folder.path)}
     facts |= report(OnnxModel(graph))
     if facts["unsupported"]:
         facts["reason"] = "operators are missing: " + ", ".join(u["operator"] for u in facts["unsupported"])
+    if seq2seq is not None:
+        return "graph", facts  # with its decoder
     if encoder.is_encoder(folder.config) or is_embedder(folder):
         return "embedding", facts
     if not any(p["name"].startswith("past") for p in facts["inputs"]):

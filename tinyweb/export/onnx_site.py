@@ -31,6 +31,7 @@ from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.kinds import MIXED, STORED, ExportQuant
 from tinyweb.nn.quantize import activations_for
 from tinyweb.quantization import QuantOptions, Report
+from tinyweb.sources import GRAPH, locate
 from tinyweb.tensor import Tensor
 
 MAX_FUNCTIONS = 16
@@ -82,7 +83,8 @@ def export_onnx(
     that depends on values.
     """
     options = options or OnnxOptions()
-    if Path(source).is_dir():
+    source = locate(source, GRAPH.in_precision(options.quant), progress)
+    if source.is_dir():
         from tinyweb.export.seq2seq import export_seq2seq  # a single graph does without
 
         return export_seq2seq(OnnxFolder(source), folder, options, progress)

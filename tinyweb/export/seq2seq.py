@@ -12,7 +12,8 @@ from tinyweb.export.function import export_functions
 from tinyweb.export.onnx_site import DEVICE, OnnxOptions, check_supported, example, sizes_of_functions
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.graph.ir import Variable
-from tinyweb.models.onnx_seq2seq import ENCODER, OnnxSeq2Seq, load_seq2seq
+from tinyweb.models.onnx_seq2seq import OnnxSeq2Seq, load_seq2seq
+from tinyweb.sources.wanted import ENCODER
 from tinyweb.tensor import Tensor
 
 BATCH = ("batch", "batch_size")  # what exporters call the size that is 1 here

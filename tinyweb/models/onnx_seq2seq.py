@@ -23,12 +23,11 @@ from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.graph.ir import Size, size_max
 from tinyweb.models.onnx_decoder import PAST, Past, logits_port
+from tinyweb.sources.wanted import ENCODER, FIRST, FOLLOWING, MERGED
 from tinyweb.tensor import Tensor
 
 CROSS = ".encoder."  # in the names of what is kept of the encoder's states
 STATES = "last_hidden_state"  # of the encoder
-ENCODER = "encoder_model"
-MERGED, FIRST, FOLLOWING = "decoder_model_merged", "decoder_model", "decoder_with_past_model"
 GIVEN = ("input_ids", "encoder_hidden_states", "encoder_attention_mask", "use_cache_branch")
 
 
@@ -116,7 +115,9 @@ class OnnxSeq2Seq:
 
     def _run(self, graph: OnnxModel, start: Size, given: dict[str, Any]) -> dict[str, Any]:
         """Runs a decoder's graph on the ids at `start` and behind it."""
-        every = given | {name: past.read(start) for name, past in self.own.items()} | self.cross
+        count = given["encoder_hidden_states"].shape[1]
+        every = given | {name: past.read(start) for name, past in self.own.items()}
+        every |= {name: memory[:, :, :count] for name, memory in self.cross.items()}
         following = graph is self._following and bool(given["use_cache_branch"][0])
         for past in self.own.values():
             past.grown = 0

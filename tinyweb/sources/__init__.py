@@ -20,12 +20,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tinyweb.errors import SourceError
-from tinyweb.sources.wanted import CHAT, DETECT, EMBED, IMAGE, IMAGE_HALF, Wanted
+from tinyweb.sources.wanted import CHAT, DETECT, EMBED, GRAPH, IMAGE, IMAGE_HALF, Wanted
 
 __all__ = [
     "CHAT",
     "DETECT",
     "EMBED",
+    "GRAPH",
     "IMAGE",
     "IMAGE_HALF",
     "HubName",

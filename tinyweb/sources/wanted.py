@@ -17,6 +17,9 @@ SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<endin
 USUAL_GGUF = "Q4_K_M"  # what is taken where a repository has many and none was named
 # how the names of ONNX graphs end that hold a model in a precision; where none is asked for, the first that is there
 PRECISIONS = {"q4": ("_q4", "_q4f16"), "q8": ("_quantized", "_int8", "_uint8"), "f16": ("_fp16", ""), "f32": ("",)}
+ENCODER, MERGED, FIRST, FOLLOWING = (  # what the graphs of an encoder and its decoder are called
+    "encoder_model", "decoder_model_merged", "decoder_model", "decoder_with_past_model",
+)  # fmt: skip
 _GRAPH = re.compile(r"(?:onnx/)?(?P<name>[^/]+)\.onnx")
 
 
@@ -37,6 +40,12 @@ class Wanted:
     choose: Callable[[Sequence[str]], Choice]
     endings: tuple[str, ...]  # of single files that the task reads
     quant: str | None = None  # of the ONNX graph that is taken where a repository has several
+    pairs: bool = False  # whether an encoder and its decoder may stand for one graph
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether it is for models of texts, which come as GGUF files and as graphs beside config.json, too."""
+        return ".gguf" in self.endings
 
     def in_precision(self, quant: str | None) -> Wanted:
         """The same, with what was said of a quantisation."""
@@ -47,7 +56,9 @@ class Wanted:
         files = sorted(names)
         if choice is not None:
             return self._chosen(files, choice)
-        if ".onnx" in self.endings and graphs(files) and _only_graphs(files):
+        if self.pairs and (pair := decoders(files, self.quant)):
+            return _with_graphs(files, pair)
+        if self.of_texts and graphs(files) and _only_graphs(files):
             return _with_graph(files, graph_of(files, self.quant))
         return self.choose(files)
 
@@ -60,9 +71,9 @@ class Wanted:
             if choice.endswith(".onnx") and "config.json" in files:
                 return _with_graph(files, choice)
             return Choice((*_shards(files, choice), *_beside(files, choice)), choice)
-        if ".gguf" in self.endings and (found := _gguf(files, choice)):
+        if self.of_texts and (found := _gguf(files, choice)):
             return found
-        if ".onnx" in self.endings and choice in PRECISIONS and graphs(files):
+        if self.of_texts and choice in PRECISIONS and graphs(files):
             return _with_graph(files, graph_of(files, choice))
         raise SourceError(f"there is no {choice[:100]}: choose one of {_listed(_choices(files, self.endings))}")
 
@@ -192,12 +203,28 @@ def quant_of(graph: str) -> str:
     return next((q for q, endings in PRECISIONS.items() for e in endings if e and stem.endswith(e)), "f32")
 
 
+def decoders(files: Sequence[str], quant: str | None = None) -> list[str]:
+    """The graphs of an encoder and its decoder: that one merged, or without and with a cache. [] where there is no
+    encoder."""
+    if not any(_GRAPH.sub(r"\g<name>", f).startswith(ENCODER) for f in graphs(files)):
+        return []
+    encoder = graph_of(files, quant, (ENCODER,))
+    try:
+        return [encoder, graph_of(files, quant, (MERGED,))]
+    except SourceError:
+        return [encoder, *(graph_of(files, quant, (stem,)) for stem in (FIRST, FOLLOWING))]
+
+
 def _with_graph(files: Sequence[str], graph: str) -> Choice:
-    """A graph with the files that its numbers lie in, and the folder's texts."""
-    data = [f for f in files if f.startswith((f"{graph}_data", f"{graph}.data"))]
+    return replace(_with_graphs(files, [graph]), main=graph)
+
+
+def _with_graphs(files: Sequence[str], graphs: Sequence[str]) -> Choice:
+    """Graphs with the files that their numbers lie in, and the folder's texts."""
+    data = [f for f in files if f.startswith(tuple(f"{g}{end}" for g in graphs for end in ("_data", ".data")))]
     texts = [f for f in files if "/" not in f and _matches(f, TEXTS)]
     modules = [f for f in files if f.endswith("/config.json") and f.count("/") == 1]
-    return Choice(tuple(sorted({graph, *data, *texts, *modules})), graph)
+    return Choice(tuple(sorted({*graphs, *data, *texts, *modules})))
 
 
 def _diffusers(half: bool) -> Callable[[Sequence[str]], Choice]:
@@ -238,5 +265,6 @@ _WEIGHTS = (".pt", ".onnx", ".safetensors")
 CHAT = Wanted("a chat", _transformer, (".gguf", ".onnx"))
 EMBED = Wanted("sentence embeddings", _transformer, (".gguf", ".onnx"))
 DETECT = Wanted("detection", _one_file(_WEIGHTS), _WEIGHTS)
+GRAPH = Wanted("a page of any graph", _one_file((".onnx",)), (".onnx",), pairs=True)
 IMAGE = Wanted("pictures", _diffusers(half=False), (".safetensors",))
 IMAGE_HALF = Wanted("pictures", _diffusers(half=True), (".safetensors",))
