@@ -102,7 +102,6 @@ def export_onnx(
     from tinyweb.export.expression import shape_text
     from tinyweb.export.onnx_site import OnnxOptions
     from tinyweb.export.onnx_site import export_onnx as export
-
     from tinyweb.sources import GRAPH, locate
 
     console, dims = stderr(), sizes(dim or [])
