@@ -12,7 +12,10 @@ from tinyweb.export.function import export_functions
 from tinyweb.export.onnx_site import DEVICE, OnnxOptions, check_supported, example, sizes_of_functions
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.graph.ir import Variable
+from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.onnx_seq2seq import OnnxSeq2Seq, load_seq2seq
+from tinyweb.nn.quantize import activations_for
+from tinyweb.quantization import QuantOptions
 from tinyweb.sources.wanted import ENCODER
 from tinyweb.tensor import Tensor
 
@@ -31,6 +34,8 @@ def export_seq2seq(
     """
     if options.fixed:
         raise ExportError("--fix is for the inputs of a single graph: leave it out.")
+    if options.quantization != QuantOptions():
+        raise ExportError("Of an encoder and its decoder --quant alone says how they are stored: leave out the rest.")
     encoder = folder.open(None, (ENCODER,))
     batches = {d: [1] for p in encoder.inputs for d in p.shape or () if isinstance(d, str) and d in BATCH}
     each = sizes_of_functions(encoder.inputs, {**batches, **options.dims})
@@ -42,13 +47,18 @@ def export_seq2seq(
     model = load_seq2seq(folder, examples, options.quant, device=DEVICE)
     for graph in model.graphs:
         check_supported(graph)
+
+    def prepare(target: str) -> None:
+        for graph in model.graphs:
+            graph.activations = activations_for(webgpu_target() if target == "webgpu" else wasm_target())
+
     ids = Tensor.zeros(model.room, dtype="int32", device=DEVICE)[: Variable(LENGTH, 1, model.room).bind(1)]
     files = {n.partition(".")[0]: folder.path / n for n in TOKENIZER if (folder.path / n).is_file()}
     return export_functions(
         {"encode": (model.encode, examples), "decode": (model.decode, {"ids": ids})}, output,
         name=options.name or folder.name, targets=options.targets, shard_bytes=options.shard_bytes,
         force=options.force, tune=options.tune, page=options.page, sections={"seq2seq": facts(folder, model)},
-        files=files, progress=progress,
+        files=files, prepare=prepare, progress=progress,
     )  # fmt: skip
 
 
