@@ -355,6 +355,7 @@ def qwen3_next(d: Draw) -> Fields:
     return turned(d, {**f, "max_position_embeddings": 64}, FIXED, d.of(0.25, 0.5, 1.0))
 
 
+REACH = {"max_position_embeddings": 64}
 DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Llama": plain("attention_bias", "mlp_bias"),
     "Mistral": windows(),
@@ -386,7 +387,7 @@ DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Gemma3n": gemma3n,
     "Olmo": lambda d: {**plain("attention_bias", head_dim=False)(d), "clip_qkv": d.of(None, 0.4, 3.0)},
     "Olmo2": plain("attention_bias", head_dim=False),
-    "Olmo3": windows("attention_bias", types=True, head_dim=False, ropes=FIXED),
+    "Olmo3": lambda d: two_ropes(d, {**windows("attention_bias", types=True, head_dim=False)(d), **REACH}),
     "Cohere": cohere("use_qk_norm"),
     "Cohere2": cohere(head_dim=True),
     "GPT2": gpt2("scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
