@@ -127,6 +127,9 @@ def groups() -> None:
     case("groups", "GroupQueryAttention", [*prompt, *lengths], 3, **heads)
     case("groups_rotary", "GroupQueryAttention", [*prompt, *lengths, cos, sin], 3, do_rotary=1, **heads)
     case("groups_window", "GroupQueryAttention", [*prompt, *lengths], 3, local_window_size=2, **heads)
+    sinks = [*prompt, *lengths, None, None, None, None, np.array([0.5, -1.0, 2.0, 0.0], np.float32)]
+    case("groups_sinks", "GroupQueryAttention", sinks, 3, **heads)
+    case("groups_smooth", "GroupQueryAttention", [*prompt, *lengths], 3, smooth_softmax=1, **heads)
     case("groups_cap", "GroupQueryAttention", [*prompt, *lengths], 3, softcap=2.0, **heads)
     past = [f32(2, 2, 6, 16), f32(2, 2, 6, 16), np.array([6, 6], np.int32), np.array(7, np.int32), cos, sin]
     step = [f32(2, 1, 64), f32(2, 1, 32), f32(2, 1, 32)]
@@ -172,6 +175,15 @@ def trees() -> None:
              post_transform=how, **nodes, **of_class)  # fmt: skip
     case("linear_three", "LinearClassifier", [x], 2, domain=ML, coefficients=f32(12).tolist(), post_transform="SOFTMAX",
          intercepts=[0.1, 0.2, 0.3], classlabels_ints=[3, 4, 5], multi_class=1)  # fmt: skip
+    vectors = {"support_vectors": np.linspace(-1, 1, 12).tolist(), "coefficients": [0.5, -1.0, 0.75], "rho": [0.2]}
+    kernels = {"linear": [0, 0, 0], "poly": [0.5, 1, 3], "rbf": [0.3, 0, 3], "sigmoid": [0.2, 0.1, 3]}
+    for kind, numbers in kernels.items():
+        case(f"svm_{kind}", "SVMRegressor", [x], domain=ML, kernel_type=kind.upper(), n_supports=3,
+             kernel_params=[float(n) for n in numbers], **vectors)  # fmt: skip
+    case("svm_plane", "SVMRegressor", [x], domain=ML, kernel_type="LINEAR", n_supports=0, rho=[0.3],
+         kernel_params=[0.0, 0.0, 3.0], coefficients=[0.5, -1.0, 0.75, 2.0])  # fmt: skip
+    case("svm_one_class", "SVMRegressor", [x], domain=ML, kernel_type="RBF", n_supports=3, one_class=1,
+         kernel_params=[0.3, 0.0, 3.0], **vectors)  # fmt: skip
     case("scaler", "Scaler", [x], domain=ML, offset=[0.1, 0.2, 0.3, 0.4], scale=[1.0, 2.0, 3.0, 4.0])
     for norm in ("MAX", "L1", "L2"):
         case(f"normalizer_{norm.lower()}", "Normalizer", [x], domain=ML, norm=norm)

@@ -160,26 +160,37 @@ def turned(x: Tensor, at: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -
     return Tensor.cat(y, x[..., width:], axis=-1) if width < fixed(x.shape[-1]) else y
 
 
-def weighted(call: Call, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, bias: Tensor | None) -> Tensor:
-    """softmax(q kᵀ · scale + bias) v of what is seen, heads apart."""
+def weighted(
+    call: Call, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, bias: Tensor | None, sinks: Any = None
+) -> Tensor:
+    """softmax(q kᵀ · scale + bias) v of what is seen, heads apart. `sinks`: scores of a key beside the others whose
+    value is 0, one for all or one for each head."""
     scale = call.real("scale", 0.0) or 1 / math.sqrt(fixed(q.shape[-1]))
     scores = (wide(q) * scale).matmul(wide(k).transpose(-1, -2))
     if cap := call.real("softcap", 0.0):
         scores = (scores / cap).tanh() * cap
     scores = scores if bias is None else scores + bias
     scores = scores if seen is None else seen.where(scores, call.real("mask_filter_value", -math.inf))
-    return cast(scores.softmax(-1).matmul(wide(v)), q.dtype)
+    if sinks is None:
+        plain: Tensor = scores.softmax(-1).matmul(wide(v))
+        return cast(plain, q.dtype)
+    largest = scores.max(-1, keepdim=True).maximum(sinks)
+    weights: Tensor = (scores - largest).exp()
+    total = weights.sum(-1, keepdim=True) + (sinks - largest).exp()
+    y: Tensor = (weights / total).matmul(wide(v))
+    return cast(y, q.dtype)
 
 
 @op("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(
     call: Call, q: Tensor, k: Tensor | None, v: Tensor | None, past_key: Tensor | None, past_value: Tensor | None,
     lengths: Tensor, total: Tensor, cos: Tensor | None = None, sin: Tensor | None = None, at: Tensor | None = None,
-    bias: Tensor | None = None, *more: Any,
+    bias: Tensor | None = None, sinks: Tensor | None = None, *more: Any,
 ) -> Any:  # fmt: skip
-    """`lengths` (N,): keys that count, less 1. New keys follow those of the past, whose buffer grows by them."""
+    """`lengths` (N,): keys that count, less 1. `sinks` (heads,); smooth softmax has those of 0. New keys follow those
+    of the past, whose buffer grows by them."""
     if any(m is not None for m in more):
-        raise call.unsupported("attention sinks and quantised caches")
+        raise call.unsupported("quantised caches")
     heads, shared = call.integer("num_heads"), call.integer("kv_num_heads")
     n, length = fixed(q.shape[0]), fixed(q.shape[1])
     if k is None or v is None:
@@ -214,7 +225,9 @@ def group_query_attention(
         bias = bias.unsqueeze(2) if bias.shape[1] == 1 else bias.reshape(bias.shape[0], shared, -1, *bias.shape[2:])
     # heads of queries that share one of keys lie side by side: keys are not repeated
     q5 = q4.reshape(n, shared, heads // shared, length, -1)
-    y = weighted(call, q5, k4.unsqueeze(2), v4.unsqueeze(2), seen, bias)
+    beside: Any = 0.0 if call.integer("smooth_softmax", 0) > 0 else None
+    beside = beside if sinks is None else wide(sinks).reshape(1, shared, heads // shared, 1, 1)
+    y = weighted(call, q5, k4.unsqueeze(2), v4.unsqueeze(2), seen, bias, beside)
     return heads_together(y.reshape(n, heads, length, -1)), k4, v4
 
 

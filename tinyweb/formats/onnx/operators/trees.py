@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, Host
-from tinyweb.formats.onnx.operators.common import cast, fixed
+from tinyweb.formats.onnx.operators.common import cast, fixed, wide
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
@@ -29,6 +29,12 @@ def binarizer(call: Call, x: Tensor) -> Tensor:
 
 def _row(values: Sequence[float], x: Tensor) -> Tensor:
     return Tensor(np.array(values, np.float32), device=x.device)
+
+
+@op("ZipMap", domain=ML)
+def zip_map(call: Call, x: Tensor) -> Tensor:
+    """The matrix that the maps would be made of: a column for each class, in the order of the labels."""
+    return x
 
 
 @op("Scaler", domain=ML)
@@ -63,6 +69,33 @@ def _linear(call: Call, x: Tensor, rows: int) -> Tensor:
     bias = call.reals("intercepts", None)
     y = x.float().linear(w)
     return y if bias is None else y + _row(bias, x)
+
+
+@op("SVMRegressor", domain=ML)
+def svm_regressor(call: Call, x: Tensor) -> Tensor:
+    """Of support vectors, or of a plane where there are none: (N, 1)."""
+    count, weights = call.integer("n_supports", 0), np.array(call.reals("coefficients"), np.float32)
+    kind = call.choice("kernel_type", "LINEAR", ("LINEAR", "POLY", "RBF", "SIGMOID"))
+    gamma, offset, degree = call.reals("kernel_params", []) or (0.0, 0.0, 0.0)
+    scores: Tensor
+    y, vectors = wide(x), np.array(call.reals("support_vectors", []), np.float32)
+    if not count:
+        scores = y.matmul(call.lift(weights.reshape(-1, 1)))
+    else:
+        if len(weights) != count or vectors.size != count * fixed(x.shape[1]):
+            raise call.error(f"{count} vectors of {fixed(x.shape[1])} need as many numbers and coefficients")
+        held = call.lift(vectors.reshape(count, -1))
+        if kind == "RBF":
+            near = (-gamma * (y.unsqueeze(1) - held).square().sum(-1)).exp()
+        else:
+            near = y.matmul(held.transpose(0, 1))
+            near = near if kind == "LINEAR" else near * gamma + offset
+            near = near.tanh() if kind == "SIGMOID" else near**degree if kind == "POLY" else near
+        scores = near.matmul(call.lift(weights.reshape(-1, 1)))
+    scores = scores + float(call.reals("rho")[0])
+    if call.integer("one_class", 0):
+        scores = (scores > 0).where(1.0, -1.0)
+    return scores
 
 
 @op("LinearRegressor", domain=ML)
