@@ -151,12 +151,12 @@ class Resampling(Pooling):
             raise ValueError(f"grid_sample: nothing to sample in {self.shape}")
         batch, channels, out = x.shape[0], x.shape[1], g.shape[1:-1]
         rows = x._reshape((batch, channels, math.prod(sizes))).permute(0, 2, 1)
-        # all taps are an axis of their own, so that places are one tensor and weights another
+        # all taps are an axis around that of places: places are one tensor, weights another, with vectors along both
         place: Self | None = None
         inside: Self | None = None
         weight: Self | None = None
         for i, s in enumerate(sizes):
-            c = g.shrink([*(None,) * (n + 1), (n - 1 - i, n - i)])._reshape((batch, size_prod(out), 1))
+            c = g.shrink([*(None,) * (n + 1), (n - 1 - i, n - i)])._reshape((batch, 1, size_prod(out)))
             c = c.add(1.0).mul((s - 1) / 2) if align_corners else c.add(1.0).mul(s / 2).sub(0.5)
             if taps != 4:
                 c = c._folded_back(s, padding_mode, align_corners)
@@ -164,7 +164,7 @@ class Resampling(Pooling):
             at = low.int()
             if taps > 1:
                 t = c.sub(low)
-                steps = self._iota(taps**n).floor_divide(taps ** (n - 1 - i)).remainder(taps)
+                steps = self._iota(taps**n).floor_divide(taps ** (n - 1 - i)).remainder(taps).unsqueeze(-1)
                 at = at.add(steps.sub(taps // 4))
                 w = steps.eq(0).where(t.neg().add(1.0), t) if taps == 2 else _cubic(t, steps)
                 weight = w if weight is None else weight.mul(w)
@@ -181,8 +181,8 @@ class Resampling(Pooling):
         index = index._reshape((batch, size_prod(index.shape[1:])))
         total = x._new(UOp(Ops.TAKE, x.dtype, (rows.uop, index.uop), 1))
         if weight is not None:
-            total = total._reshape((batch, size_prod(out), taps**n, channels))
-            total = total.mul(weight.unsqueeze(-1).cast(x.dtype)).sum(2)
+            total = total._reshape((batch, taps**n, size_prod(out), channels))
+            total = total.mul(weight.unsqueeze(-1).cast(x.dtype)).sum(1)
         return total.permute(0, 2, 1)._reshape((batch, channels, *out))
 
     def _folded_back(self, size: int, padding_mode: str, align_corners: bool) -> Self:
