@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from tinyweb import Tensor
 from tinyweb.formats.onnx import OnnxModel
@@ -13,6 +14,16 @@ from tinyweb.formats.onnx import OnnxModel
 ANSWERS = np.load(Path(__file__).with_name("peer_answers.npz"))
 NAMES = sorted({name.split("/")[0] for name in ANSWERS.files if not name.startswith("network_")})
 QUICK = NAMES[::6]
+
+
+def test_maps_are_the_matrix_below_them() -> None:
+    """A column for each class, in the order of the labels."""
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[3, 5, 9])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    graph = helper.make_graph([node], "g", [x], [helper.make_empty_tensor_value_info("y")])
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)]).SerializeToString()
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(OnnxModel(content)(x=Tensor(values))["y"].numpy(), values)
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])

@@ -41,6 +41,12 @@ def test_as_onnxruntime(name: str) -> None:
         assert np.abs(got - want).max() <= 1.01 * step and np.mean(np.abs(got - want) > step / 100) < 0.01
 
 
+def test_the_same_in_webassembly() -> None:
+    model, given = opened(QUICK[0])
+    got = model(**{n: Tensor(v, device="WASM") for n, v in given.items()})["y"].numpy()
+    np.testing.assert_allclose(got, ANSWERS[f"{QUICK[0]}/y"], rtol=1e-5)
+
+
 def products(name: str, target: Target) -> tuple[int, int, int]:
     """Kernels of products: those of integers on instructions, others of integers, those of floats."""
     model, given = opened(name)
