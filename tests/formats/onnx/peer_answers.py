@@ -176,7 +176,12 @@ def trees() -> None:
     case("linear_three", "LinearClassifier", [x], 2, domain=ML, coefficients=f32(12).tolist(), post_transform="SOFTMAX",
          intercepts=[0.1, 0.2, 0.3], classlabels_ints=[3, 4, 5], multi_class=1)  # fmt: skip
     vectors = {"support_vectors": np.linspace(-1, 1, 12).tolist(), "coefficients": [0.5, -1.0, 0.75], "rho": [0.2]}
-    kernels = {"linear": [0, 0, 0], "poly": [0.5, 1, 3], "rbf": [0.3, 0, 3], "sigmoid": [0.2, 0.1, 3]}
+    kernels: dict[str, list[float]] = {
+        "linear": [0, 0, 0],
+        "poly": [0.5, 1, 3],
+        "rbf": [0.3, 0, 3],
+        "sigmoid": [0.2, 0.1, 3],
+    }
     for kind, numbers in kernels.items():
         case(f"svm_{kind}", "SVMRegressor", [x], domain=ML, kernel_type=kind.upper(), n_supports=3,
              kernel_params=[float(n) for n in numbers], **vectors)  # fmt: skip
