@@ -44,9 +44,9 @@ def worth_storing_once(u: UOp, count: int, is_memory: IsMemory, walked: int = 0)
     computed if loops that it does not vary with, inside of the others, have it once: where its divisions are counted.
     """
     size = numel_max(u.shape)
-    for times, functions in ((count, TRANSCENDENTAL), (walked, TRANSCENDENTAL | DIVISIONS)):
+    for times, functions, launch in ((count, TRANSCENDENTAL, 1), (walked, TRANSCENDENTAL | DIVISIONS, SURE)):
         operations = _operations(u, is_memory, functions) if times > size else 0
-        if operations >= BROADCAST and operations * (times - size) > LAUNCH + STORED * size:
+        if operations >= BROADCAST and operations * (times - size) > launch * LAUNCH + STORED * size:
             return True
     return False
 
