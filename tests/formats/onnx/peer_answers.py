@@ -275,8 +275,69 @@ def networks() -> None:
                 answer(f"network_{kind}_dynamic_{types}", target.read_bytes(), feed, ["y"])
 
 
+def vectors() -> None:
+    """Support vector machines."""
+    kernels = {"LINEAR": [0.0] * 3, "POLY": [0.5, 0.25, 3.0], "RBF": [0.5, 0.0, 0.0], "SIGMOID": [0.5, 0.25, 0.0]}
+    for (kernel, numbers), sizes in itertools.product(kernels.items(), ([3, 4], [2, 3, 2], [2, 2, 3, 1])):
+        classes, count = len(sizes), sum(sizes)
+        pairs = classes * (classes - 1) // 2
+        a = {
+            "kernel_type": kernel, "kernel_params": numbers, "vectors_per_class": sizes,
+            "support_vectors": f32(count * 5), "coefficients": f32((classes - 1) * count), "rho": f32(pairs),
+            "classlabels_ints": [7, 2, 5, 3][:classes],
+        }  # fmt: skip
+        likely = {"prob_a": -1.5 + f32(pairs) / 9, "prob_b": f32(pairs) / 9}
+        for how in ("NONE", "LOGISTIC", "SOFTMAX"):
+            name, more = f"svm_{kernel}_{classes}_{how}", {"domain": ML, "post_transform": how, **a}
+            case(name, "SVMClassifier", [f32(9, 5)], 2, **more)
+        case(f"svm_{kernel}_{classes}_likely", "SVMClassifier", [f32(9, 5)], 2, domain=ML, **a, **likely)
+        case(f"svr_{kernel}_{classes}", "SVMRegressor", [f32(9, 5)], domain=ML, kernel_type=kernel,
+             kernel_params=numbers, support_vectors=a["support_vectors"], coefficients=f32(count), rho=f32(1),
+             n_supports=count)  # fmt: skip
+    case("svm_planes", "SVMClassifier", [f32(9, 5)], 2, domain=ML, kernel_type="LINEAR", kernel_params=[0.0] * 3,
+         coefficients=f32(15), rho=f32(1), classlabels_ints=[4, 2, 9])  # fmt: skip
+
+
+def features() -> None:
+    x = f32(6, 4)
+    x[1, 2] = x[3, 0] = np.nan
+    case("imputer", "Imputer", [x], domain=ML, imputed_value_floats=f32(4), replaced_value_float=float("nan"))
+    case("imputer_one", "Imputer", [np.round(f32(6, 4))], domain=ML, imputed_value_floats=[7.0])
+    whole = RANDOM.integers(0, 5, (6, 3))
+    case("imputer_whole", "Imputer", [whole], domain=ML, imputed_value_int64s=[8, 9, 10], replaced_value_int64=2)
+    case("one_hot", "OneHotEncoder", [whole], domain=ML, cats_int64s=[0, 3, 1, 4], zeros=1)
+    case("one_hot_all", "OneHotEncoder", [whole.astype(np.float32)], domain=ML, cats_int64s=list(range(5)), zeros=0)
+    columns = [f32(6, 2), f32(6, 3), f32(6, 2)]
+    case("feature_vector", "FeatureVectorizer", columns, domain=ML, inputdimensions=[2, 2, 4])
+
+
+def integer_windows() -> None:
+    """Poolings, means and choices of integers."""
+    for last in (0, 1):
+        x = u8(2, 9, 7, 4) if last else u8(2, 4, 9, 7)
+        given = [x, scale(0.03), zero(120), scale(0.02), zero(100)]
+        for padded in (0, 1):
+            case(f"q_average_pool_{last}_{padded}", "QLinearAveragePool", given, kernel_shape=[3, 2], strides=[2, 1],
+                 pads=[1, 0, 1, 1], count_include_pad=padded, channels_last=last)  # fmt: skip
+    where = [RANDOM.random((3, 5)) > 0.5, u8(3, 5), scale(0.03), zero(120), u8(5), scale(0.01), zero(90), scale(0.02),
+             zero(100)]  # fmt: skip
+    case("q_where", "QLinearWhere", where)
+
+
 if __name__ == "__main__":
-    for made in (elementwise, few_bits, attention, groups, integers, trees, stored, networks):
+    for made in (
+        elementwise,
+        few_bits,
+        attention,
+        groups,
+        integers,
+        trees,
+        stored,
+        networks,
+        vectors,
+        features,
+        integer_windows,
+    ):
         made()
     np.savez_compressed(FILE, **ANSWERS)
     print(

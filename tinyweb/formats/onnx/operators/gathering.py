@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.dtype import dtypes
-from tinyweb.formats.onnx.call import Array, Call, Host
+from tinyweb.formats.onnx.call import Array, Call, Host, is_text
 from tinyweb.formats.onnx.operators.common import cast, fixed, number, whole_axis
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.sizes import Sizes, UndecidedError
@@ -160,9 +160,14 @@ def unique(call: Call, x: Host) -> Any:
     return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
 
 
-@op("ArrayFeatureExtractor", domain="ai.onnx.ml")
-def array_feature_extractor(call: Call, x: Tensor, index: Tensor) -> Tensor:
-    found = x.take(from_the_front(index.reshape(-1), fixed(x.shape[-1])), x.ndim - 1)
+@op("ArrayFeatureExtractor", domain="ai.onnx.ml", raw=True)
+def array_feature_extractor(call: Call, x: Any, index: Any) -> Any:
+    """Columns by their numbers, which are read back where the columns are text."""
+    if is_text(x):
+        found = np.take(x, call.known(index, "the place of a text").reshape(-1), -1)
+    else:
+        x = call.given(x)
+        found = x.take(from_the_front(call.given(index).reshape(-1), fixed(x.shape[-1])), x.ndim - 1)
     return found.reshape(1, -1) if x.ndim == 1 else found
 
 

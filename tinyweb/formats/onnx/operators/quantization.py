@@ -9,7 +9,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.formats.onnx.call import Call, Held
 from tinyweb.formats.onnx.operators.blocks import blocked_matrix
 from tinyweb.formats.onnx.operators.casting import convert_to, kind_of_value
-from tinyweb.formats.onnx.operators.common import cast, dtype_of, fixed, whole_axis
+from tinyweb.formats.onnx.operators.common import cast, dtype_of, fixed, whole_axes, whole_axis
 from tinyweb.formats.onnx.operators.convolution import centred, convolve
 from tinyweb.formats.onnx.operators.integer import (
     BYTES,
@@ -20,6 +20,7 @@ from tinyweb.formats.onnx.operators.integer import (
     matrix_product,
 )
 from tinyweb.formats.onnx.operators.linear import matmul_integer
+from tinyweb.formats.onnx.operators.pooling import average_pool
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.stored import Scaled
 from tinyweb.formats.onnx.types import BY_NAME, ElementType
@@ -200,6 +201,32 @@ def qlinear_global_average_pool(
     last = call.integer("channels_last", 0)
     axes = tuple(range(1, x.ndim - 1)) if last else tuple(range(2, x.ndim))
     return _back(_integer(x, scale, zero).mean(axes, True), y_scale, y_zero, x)
+
+
+@op("QLinearAveragePool", domain="com.microsoft")
+def qlinear_average_pool(
+    call: Call, x: Tensor, scale: Tensor, zero: Tensor | None, y_scale: Tensor, y_zero: Tensor | None = None
+) -> Tensor:
+    last, y = call.integer("channels_last", 0), _integer(x, scale, zero)
+    y = average_pool(call, y.movedim(-1, 1) if last else y)
+    return _back(y.movedim(1, -1) if last else y, y_scale, y_zero, x)
+
+
+@op("QLinearReduceMean", domain="com.microsoft")
+def qlinear_reduce_mean(
+    call: Call, x: Tensor, scale: Tensor, zero: Tensor | None, y_scale: Tensor, y_zero: Tensor | None = None
+) -> Tensor:
+    axes = whole_axes(call, call.integers("axes", range(x.ndim)), x.ndim)
+    return _back(_integer(x, scale, zero).mean(tuple(axes), bool(call.integer("keepdims", 1))), y_scale, y_zero, x)
+
+
+@op("QLinearWhere", domain="com.microsoft")
+def qlinear_where(
+    call: Call, condition: Tensor, x: Tensor, x_scale: Tensor, x_zero: Tensor, y: Tensor, y_scale: Tensor,
+    y_zero: Tensor, z_scale: Tensor, z_zero: Tensor,
+) -> Tensor:  # fmt: skip
+    chosen = condition.where(_integer(x, x_scale, x_zero), _integer(y, y_scale, y_zero))
+    return _back(chosen, z_scale, z_zero, x)
 
 
 @op("QLinearSoftmax", domain="com.microsoft")

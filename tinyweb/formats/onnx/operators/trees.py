@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, Host
-from tinyweb.formats.onnx.operators.common import cast, fixed, wide
+from tinyweb.formats.onnx.operators.common import cast, fixed
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
@@ -71,40 +71,13 @@ def _linear(call: Call, x: Tensor, rows: int) -> Tensor:
     return y if bias is None else y + _row(bias, x)
 
 
-@op("SVMRegressor", domain=ML)
-def svm_regressor(call: Call, x: Tensor) -> Tensor:
-    """Of support vectors, or of a plane where there are none: (N, 1)."""
-    count, weights = call.integer("n_supports", 0), np.array(call.reals("coefficients"), np.float32)
-    kind = call.choice("kernel_type", "LINEAR", ("LINEAR", "POLY", "RBF", "SIGMOID"))
-    gamma, offset, degree = call.reals("kernel_params", []) or (0.0, 0.0, 0.0)
-    scores: Tensor
-    y, vectors = wide(x), np.array(call.reals("support_vectors", []), np.float32)
-    if not count:
-        scores = y.matmul(call.lift(weights.reshape(-1, 1)))
-    else:
-        if len(weights) != count or vectors.size != count * fixed(x.shape[1]):
-            raise call.error(f"{count} vectors of {fixed(x.shape[1])} need as many numbers and coefficients")
-        held = call.lift(vectors.reshape(count, -1))
-        if kind == "RBF":
-            near = (-gamma * (y.unsqueeze(1) - held).square().sum(-1)).exp()
-        else:
-            near = y.matmul(held.transpose(0, 1))
-            near = near if kind == "LINEAR" else near * gamma + offset
-            near = near.tanh() if kind == "SIGMOID" else near**degree if kind == "POLY" else near
-        scores = near.matmul(call.lift(weights.reshape(-1, 1)))
-    scores = scores + float(call.reals("rho")[0])
-    if call.integer("one_class", 0):
-        scores = (scores > 0).where(1.0, -1.0)
-    return scores
-
-
 @op("LinearRegressor", domain=ML)
 def linear_regressor(call: Call, x: Tensor) -> Tensor:
     y = _linear(call, x, call.integer("targets", 1))
     return transformed(call, y, call.choice("post_transform", "NONE", TRANSFORMS))
 
 
-def _labelled(call: Call, scores: Tensor, names: Sequence[str]) -> Any:
+def labelled(call: Call, scores: Tensor, names: Sequence[str]) -> Any:
     """The class with the highest score: its number, or its name, for which scores are read back."""
     best = scores.argmax(-1)
     for name in names:
@@ -126,8 +99,8 @@ def linear_classifier(call: Call, x: Tensor) -> Any:
     if rows == 1 and classes == 2:
         p = scores.sigmoid() if how == "LOGISTIC" else scores
         scores = Tensor.cat(1 - p if how == "LOGISTIC" else -p, p, axis=-1)
-        return _labelled(call, scores, names), scores
-    return _labelled(call, scores, names), transformed(call, scores, how)
+        return labelled(call, scores, names), scores
+    return labelled(call, scores, names), transformed(call, scores, how)
 
 
 @dataclass(frozen=True)
@@ -290,5 +263,5 @@ def tree_ensemble_classifier(call: Call, x: Tensor) -> Any:
         positive = min(call.reals("class_weights", [0.0])) >= 0
         p = one.sigmoid() if how == "LOGISTIC" else one
         scores = Tensor.cat(1 - p if positive or how == "LOGISTIC" else -p, p, axis=-1)
-        return _labelled(call, scores, names), cast(scores, dtypes.float32)
-    return _labelled(call, y, names), cast(transformed(call, y, how), dtypes.float32)
+        return labelled(call, scores, names), cast(scores, dtypes.float32)
+    return labelled(call, y, names), cast(transformed(call, y, how), dtypes.float32)
