@@ -94,3 +94,20 @@ def test_known_inputs_are_no_initializers() -> None:
     held = helper.make_graph([node], "g", ports[:1], [result], [numpy_helper.from_array(w, "w")])
     got = OnnxModel(helper.make_model(held).SerializeToString())(x=Tensor(x))["y"].numpy()
     np.testing.assert_array_equal(got, x.astype(np.int32) @ w.astype(np.int32))
+
+
+@pytest.mark.parametrize("columns", [7, 0])
+def test_zero_points_far_apart(columns: int) -> None:
+    """Weights less zero points of their own that are no bytes, and none at all."""
+    random = np.random.default_rng(0)
+    x, w = (random.integers(0, 256, shape, np.uint8) for shape in ((3, 5), (5, columns)))
+    zeros = np.linspace(0, 255, columns).astype(np.uint8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [3, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [3, columns])],
+        [numpy_helper.from_array(v, n) for n, v in {"w": w, "zx": np.array(9, np.uint8), "zw": zeros}.items()],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    got = OnnxModel(made.SerializeToString())(x=Tensor(x))["y"].numpy()
+    np.testing.assert_array_equal(got, (x.astype(np.int32) - 9) @ (w.astype(np.int32) - zeros))

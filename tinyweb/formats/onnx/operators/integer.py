@@ -58,11 +58,8 @@ class Weights:
         if zeros is None:
             zeros = np.zeros((), values.dtype)
         whole = zeros.astype(np.int32)
-        self.less: Host = whole.reshape(-1, *(1,) * (values.ndim - 1)) if whole.size > 1 else whole.reshape(())
-        lowest, highest = int(values.min(initial=0)) - int(whole.max()), int(values.max(initial=0)) - int(whole.min())
-        if lowest < -MIDDLE or highest >= MIDDLE:
-            if whole.size > 1 and (whole != whole.flat[0]).any():
-                raise NotImplementedError("weights that are no bytes less their zero points")
+        self.less: Host = whole.reshape(-1, *(1,) * (values.ndim - 1)) if whole.size != 1 else whole.reshape(())
+        if not _are_bytes(values, whole):
             middle = MIDDLE if values.dtype == np.uint8 else 0
             self.zero, self.less = int(whole.flat[0]) - middle, np.array(middle, np.int32)
 
@@ -75,11 +72,27 @@ class Weights:
 
     def sums(self) -> Tensor:
         """(out,) int32."""
-        rows = len(self.values)
-        return self.call.around.kept.derived(
-            ("sums", *self.key), f"{self.name}.sums",
-            lambda: self._integers().reshape(rows, -1).sum(1, dtype=np.int32),
-        )  # fmt: skip
+        return self.call.around.kept.derived(("sums", *self.key), f"{self.name}.sums", self._sums)
+
+    def _sums(self) -> Host:
+        integers = self._integers()
+        sums: Host = integers.sum(tuple(range(1, integers.ndim)), dtype=np.int32)
+        return sums
+
+
+def _are_bytes(values: Host, zeros: Host) -> bool:
+    """Whether integers less their zero points are int8."""
+    if not zeros.size:
+        return True
+    lowest, highest = int(values.min(initial=0)) - int(zeros.max()), int(values.max(initial=0)) - int(zeros.min())
+    return lowest >= -MIDDLE and highest < MIDDLE
+
+
+def _has_one_zero(values: Host, zeros: Host | None) -> bool:
+    """Whether `Weights` can hold integers with these zero points: several cannot be taken off the sums."""
+    if zeros is None or zeros.size < 2 or (zeros == zeros.flat[0]).all():
+        return True
+    return _are_bytes(values, zeros)
 
 
 def corrected(sums: Tensor, zero: Any, w: Weights, of_inputs: Callable[[], Tensor], count: int) -> Tensor:
@@ -120,7 +133,7 @@ def matrix_product(call: Call, a: Any, a_zero: Any, place: int, b: Any, b_zero: 
     x, known = call.given(a), None if isinstance(b, Tensor) else call.array(place, b)
     if known is not None and known.ndim == 2 and (b_zero is None or isinstance(b_zero, np.ndarray)):
         w = known if turned else known.T
-        if how_many(b_zero) in (1, len(w)):
+        if how_many(b_zero) in (1, len(w)) and _has_one_zero(w, b_zero):
             return known_product(call, x, a_zero, w, None if b_zero is None else b_zero.reshape(-1), name(call, place))
     if how_many(b_zero) != 1 or len(b.shape) < 2 or x.ndim < 2:
         return None
@@ -164,6 +177,8 @@ def convolution(call: Call, x: Any, zero: Any, place: int, w: Any, w_zero: Any) 
     n = len(x.shape) - 2
     fits = dtype_of(x) in BYTES and dtype_of(w) in BYTES and how_many(zero) == 1 and len(w.shape) == n + 2 and n >= 1
     if not known or not fits or call.integer("group", 1) != 1 or how_many(w_zero) not in (1, len(w)):
+        return None
+    if not _has_one_zero(w, w_zero):
         return None
     sizes, kernel = [fixed(s) for s in x.shape[2:]], [int(k) for k in w.shape[2:]]
     at, channels = windows(call, sizes, kernel), fixed(x.shape[1])
