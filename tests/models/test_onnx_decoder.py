@@ -142,6 +142,16 @@ def test_what_no_chat_can_be_made_of(tmp_path: Path, like: Path) -> None:
 
     refused(unused, "does not put new positions behind its input 'past_key_values.0.key' once")
 
+    def wider(graph: Any) -> None:
+        graph.output[0].type.tensor_type.shape.dim[2].dim_value = 1 << 60
+
+    refused(wider, "the graph gives logits of shape")
+
+    def paired(graph: Any) -> None:
+        graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+
+    refused(paired, r"the graph takes no ids of shape \(1, 2\)")
+
     def old(graph: Any) -> None:
         for name in [p.name for p in graph.input]:
             renamed(graph, name, name.replace("past", "old"))

@@ -24,6 +24,7 @@ from tinyweb.formats.huggingface import Config
 from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.graph.ir import Size, UOp, Variable
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.models.chat import VERIFY, positions
 from tinyweb.models.decoder import DEFAULT_CONTEXT, check_precision
 from tinyweb.models.decoder.cache import Cache
@@ -145,11 +146,17 @@ class OnnxDecoder:
         for past in self.pasts.values():
             past.grown = 0
         given |= {name: past.read(start) for name, past in self.pasts.items()}
-        found = self.graph.run(given, {name: partial(past.grow, start) for name, past in self.pasts.items()})
+        try:
+            found = self.graph.run(given, {name: partial(past.grow, start) for name, past in self.pasts.items()})
+        except TypeError as e:  # a batch of two, say
+            raise NotImplementedError(f"the graph takes no ids of shape (1, {count}): {e}") from None
         if left := [name for name, past in self.pasts.items() if past.grown != 1]:
             raise NotImplementedError(f"the graph does not put new positions behind its input {left[0]!r} once: it is "
                                       "no cache that could be kept in place")  # fmt: skip
         logits: Tensor = found[self.result.name]
+        if not same(logits.numel(), count * self.vocab_size):
+            raise NotImplementedError(f"the graph gives logits of shape {list(logits.shape)}, not those of "
+                                      f"{self.vocab_size} tokens for each of {count}")  # fmt: skip
         return logits.float().reshape(1, count, self.vocab_size)
 
     def _input(self, port: Port, tokens: Tensor, start: Size, count: int) -> Any:
