@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tinyweb import Tensor
 from tinyweb.cli.common import sizes
 from tinyweb.errors import ExportError, TinywebError
 from tinyweb.export.inspect_source import inspect_source, source_table
+from tinyweb.export.onnx_report import sized_report
 from tinyweb.export.onnx_site import OnnxOptions, export_onnx
 from tinyweb.formats.onnx import OnnxModel
 from tinyweb.quantization import QuantOptions
@@ -264,10 +266,51 @@ def test_a_condition_and_an_input_that_is_fixed(tmp_path: Path) -> None:
             export_onnx(path, tmp_path / "no", OnnxOptions(dims, {"rate": value}))
     with pytest.raises(ExportError, match=r"'x' has the shape \[1\]: 2 numbers"):
         export_onnx(path, tmp_path / "no", OnnxOptions(dims, {"x": [1.0, 2.0]}))
+    for given in ("loud", [[1, 2], [3]]):
+        with pytest.raises(ExportError, match="'x' is of float32, which cannot be"):
+            export_onnx(path, tmp_path / "no", OnnxOptions(dims, {"x": given}))
+
+
+def graph_of(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[str], **held: Any) -> Path:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    known = [numpy_helper.from_array(v, n) for n, v in held.items()]
+    graph = helper.make_graph(nodes, "g", inputs, ends, known)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def test_an_output_that_is_an_input(tmp_path: Path) -> None:
+    """Its other name is none that the graph has."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    path = graph_of(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["x_out"])], [x], ["x", "x_out"])
+    made = export_onnx(path, tmp_path / "site", OnnxOptions(targets=["wasm"], page=False))
+    assert [o["name"] for o in made["functions"]["run"]["outputs"]] == ["x_out_out", "x_out"]
+
+
+def test_what_quantised_graphs_are_compared_on(tmp_path: Path) -> None:
+    """Files of other shapes or types are told; what is no number is left out."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Log", ["y"], ["z"])]
+    weights = RANDOM.standard_normal((64, 64)).astype(np.float32)
+    path, file = graph_of(tmp_path / "m.onnx", nodes, [x], ["z"], w=weights), tmp_path / "e.npz"
+    told: list[Any] = []
+    options = OnnxOptions(quant="q8", targets=["wasm"], page=False, told=told.append)
+    export_onnx(path, tmp_path / "site", options)
+    assert 0.99 < told[0].evaluation["cosine"]["least"] <= 1.0001
+    given = replace(options, quantization=QuantOptions(evaluate=file))
+    for wrong in (np.zeros((2, 63), np.float32), np.array([["x"] * 64])):
+        np.savez(file, x=wrong)
+        with pytest.raises(ExportError, match=r"--evaluate .*e\.npz"):
+            export_onnx(path, tmp_path / "no", given)
+
+
+def test_the_report_of_a_long_range(tmp_path: Path) -> None:
+    found = sized_report(OnnxModel(write(tmp_path / "m.onnx")), {"batch": range(1, 1 << 31)})
+    assert found["assumed"] == {"batch": [1, (1 << 31) - 1]}
 
 
 def test_sizes_on_the_command_line() -> None:
-    assert sizes(["a=1", "b=16,64", "c=2:4"]) == {"a": [1], "b": [16, 64], "c": range(2, 5)}
+    assert sizes(["a=1", "b=16,64,16", "c=2:4"]) == {"a": [1], "b": [16, 64], "c": range(2, 5)}
     for wrong in ("a", "a=", "=1", "a=x", "a=4:2", "a=-1", "a=1,-1", "a=-1:4", "a=1:2:3", f"a=1:{1 << 80}"):
         with pytest.raises(ExportError, match="--dim"):
             sizes([wrong])

@@ -240,7 +240,7 @@ def sizes(given: list[str]) -> dict[str, Sequence[int]]:
                 raise ValueError
         except ValueError:
             raise ExportError(f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64 or NAME=1:4.") from None
-        found[name] = range(told[0], told[1] + 1) if between else told
+        found[name] = range(told[0], told[1] + 1) if between else list(dict.fromkeys(told))
         if min(told) < 0 or max(told) > LARGEST or not found[name]:
             raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")
     return found

@@ -23,7 +23,13 @@ def sized_report(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[st
     found = report(model)
     if found["unsupported"]:
         found["reason"] = "operators are missing: " + ", ".join(u["operator"] for u in found["unsupported"])
-    return found | {"assumed": {name: [min(d), max(d)] for name, d in _assumed(model, dims).items()}}
+    return found | {"assumed": {name: _ends(d) for name, d in _assumed(model, dims).items()}}
+
+
+def _ends(sizes: Sequence[int]) -> list[int]:
+    """The least and the largest; those of a range, which may be long, stand at its ends."""
+    ends = (sizes[0], sizes[-1]) if isinstance(sizes, range) else sizes
+    return [min(ends), max(ends)]
 
 
 def planned_report(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, Any]:

@@ -67,8 +67,13 @@ class OnnxFunction:
         self.weights = model.weights(DEVICE)
 
     def __call__(self, /, **inputs: Tensor) -> dict[str, Tensor]:
-        found = self.model(**inputs, **self.fixed)
-        return {f"{n}_out" if n in inputs else n: t for n, t in found.items()}
+        found, named = self.model(**inputs, **self.fixed), {}
+        for n, t in found.items():
+            name = n
+            while name in inputs or name in named or (name != n and name in found):
+                name += "_out"
+            named[name] = t
+        return named
 
 
 def export_onnx(
@@ -153,11 +158,15 @@ def _fixed(model: OnnxModel, values: Mapping[str, Any]) -> dict[str, Any]:
         if p is None or p.dtype is None:
             raise ExportError(f"The model has no input of numbers called {name!r} that could be fixed.")
         shape = [n if isinstance(n, int) else 1 for n in p.shape or ()]
-        given = np.asarray(value)
+        try:
+            given = np.asarray(value)
+            with np.errstate(all="ignore"):
+                kept = given.astype(p.dtype.numpy)
+        except (TypeError, ValueError):
+            raise ExportError(f"Input {name!r} is of {p.dtype.name}, which cannot be {str(value)[:60]}.") from None
         if given.size != math.prod(shape):
             raise ExportError(f"Input {name!r} has the shape {shape}: {given.size} numbers cannot be its value.")
-        with np.errstate(all="ignore"):
-            found[name] = given.astype(p.dtype.numpy).reshape(shape)
+        found[name] = kept.reshape(shape)
         if not p.dtype.is_float and not (found[name] == given.reshape(shape)).all():
             raise ExportError(f"Input {name!r} is of {p.dtype.name}, which cannot be {value}.")
     return found
