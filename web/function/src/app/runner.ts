@@ -129,6 +129,9 @@ export class Runner extends Store<RunnerState> {
         return [spec.name, before !== undefined && this.kindsOf(spec).includes(before.kind) ? before : newFeed(spec, this.reads)];
       }),
     );
+    // a camera that no input keeps would stay on
+    const kept = new Set(Object.values(feeds));
+    for (const feed of Object.values(this.state.feeds)) if (!kept.has(feed)) closeSource(feed.source);
     this.change({ chosen, feeds, outputs: null, times: [] });
   }
 
