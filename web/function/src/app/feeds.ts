@@ -9,8 +9,9 @@ import { FeedError } from "../data/problem";
 import { randomValues, type Spread } from "../data/random";
 import { fitIds, type TextReader } from "../data/text";
 import type { ArrayInfo, TypedArray } from "../model-api";
+import type { Shown } from "./views";
 
-export type FeedKind = "picture" | "camera" | "sound" | "text" | "mask" | "json" | "npy" | "random";
+export type FeedKind = "picture" | "camera" | "sound" | "text" | "mask" | "json" | "npy" | "random" | "output";
 
 export const KIND_LABELS: Record<FeedKind, string> = {
   picture: "Picture",
@@ -21,6 +22,7 @@ export const KIND_LABELS: Record<FeedKind, string> = {
   json: "Numbers (JSON)",
   npy: ".npy file",
   random: "Made-up numbers",
+  output: "An output of the last run",
 };
 
 /** What a picture or a camera shows. */
@@ -38,6 +40,8 @@ export interface Feed {
   rate: number;
   /** Of the sound, the sample that goes in first. */
   from: number;
+  /** How many samples further on the next run begins. */
+  step: number;
   text: string;
   json: string;
   numbers: Numbers | null;
@@ -47,6 +51,8 @@ export interface Feed {
   /** Of made-up integers, exclusive. */
   most: number;
   seed: number;
+  /** Which output goes in, or "" for the one that suggests itself. */
+  output: string;
 }
 
 const SPEECH = 16_000;
@@ -60,8 +66,27 @@ export function isLine(shape: readonly number[]): boolean {
   return shape.filter((size) => size > 1).length === 1;
 }
 
-/** Which kinds an input can be fed with, the likeliest first. */
-export function kindsFor({ name, dtype, shape }: ArrayInfo, reads: boolean): FeedKind[] {
+/** Whether an output is named as what follows an input: hn after h0, stateN after state. */
+function follows(output: string, input: string): boolean {
+  const stem = words(input).replace(/[._](in|prev|old|init)$|[._]?0$/u, "");
+  return stem !== "" && words(output).startsWith(stem);
+}
+
+/** Outputs that can go into an input at the next run, as the states of a recurrent network do; those named after it first. */
+export function returning({ name, dtype, shape }: ArrayInfo, outputs: readonly ArrayInfo[]): string[] {
+  const names = outputs.filter((o) => o.dtype === dtype && o.shape.join() === shape.join()).map((o) => o.name);
+  return [...names.filter((o) => follows(o, name)), ...names.filter((o) => !follows(o, name))];
+}
+
+/** Which kinds an input can be fed with, the likeliest first. @param outputs of the same function */
+export function kindsFor(spec: ArrayInfo, reads: boolean, outputs: readonly ArrayInfo[]): FeedKind[] {
+  const kinds = ownKinds(spec, reads);
+  const [back] = returning(spec, outputs);
+  if (back === undefined) return kinds;
+  return follows(back, spec.name) && kinds[0] !== "picture" ? ["output", ...kinds] : [...kinds, "output"];
+}
+
+function ownKinds({ name, dtype, shape }: ArrayInfo, reads: boolean): FeedKind[] {
   const kinds: FeedKind[] = [];
   const numeric: FeedKind[] = ["random", "json", "npy"];
   const line = isLine(shape) || count(shape) === 1;
@@ -76,10 +101,10 @@ export function kindsFor({ name, dtype, shape }: ArrayInfo, reads: boolean): Fee
   return [...kinds, ...numeric];
 }
 
-export function newFeed(spec: ArrayInfo, reads: boolean): Feed {
+export function newFeed(spec: ArrayInfo, reads: boolean, outputs: readonly ArrayInfo[]): Feed {
   const spread: Spread = isMask(spec.name) || spec.dtype === "bool" ? "ones" : isFloat(spec.dtype) ? "normal" : "zeros";
   return {
-    kind: kindsFor(spec, reads)[0] as FeedKind,
+    kind: kindsFor(spec, reads, outputs)[0] as FeedKind,
     picture: {
       normalisation: isFloat(spec.dtype) ? "unit" : "bytes",
       mean: [0.5, 0.5, 0.5],
@@ -91,6 +116,7 @@ export function newFeed(spec: ArrayInfo, reads: boolean): Feed {
     sound: null,
     rate: SPEECH,
     from: 0,
+    step: 0,
     text: "The quick brown fox jumps over the lazy dog.",
     json: isFloat(spec.dtype) ? "1" : "0",
     numbers: null,
@@ -98,6 +124,7 @@ export function newFeed(spec: ArrayInfo, reads: boolean): Feed {
     spread,
     most: 100,
     seed: 1,
+    output: "",
   };
 }
 
@@ -107,8 +134,14 @@ export interface Given {
   pixels: ImageData | null;
 }
 
-/** @param others all inputs with their feeds, of which one may be the text that a mask belongs to @throws FeedError what is missing, or does not fit */
-export function given(spec: ArrayInfo, feed: Feed, reader: TextReader | null, others: readonly [ArrayInfo, Feed][]): Given {
+/** @param others all inputs with their feeds, of which one may be the text that a mask belongs to @param last what came out of the last run @throws FeedError what is missing, or does not fit */
+export function given(
+  spec: ArrayInfo,
+  feed: Feed,
+  reader: TextReader | null,
+  others: readonly [ArrayInfo, Feed][],
+  last: readonly Shown[],
+): Given {
   const { shape, dtype } = spec;
   const length = count(shape);
   const plain = (values: ArrayLike<number>): Given => ({ array: toArray(values, dtype), pixels: null });
@@ -138,6 +171,14 @@ export function given(spec: ArrayInfo, feed: Feed, reader: TextReader | null, ot
       return plain(fitted(feed.numbers, shape));
     case "random":
       return plain(randomValues(length, feed.spread, feed.seed, feed.most));
+    case "output": {
+      const names = returning(
+        spec,
+        last.map((shown) => ({ ...shown.spec, shape: shown.shape })),
+      );
+      const name = names.find((one) => one === feed.output) ?? names[0];
+      return plain(last.find((shown) => shown.spec.name === name)?.values ?? new Float64Array(length));
+    }
   }
 }
 

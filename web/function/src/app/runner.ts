@@ -1,7 +1,7 @@
 /** What the page does: keeps what goes into each input, runs the model on it, and keeps what came out, and how long that took. */
 
 import { describeBreak, errorCode, Store, type Shell } from "tinyweb-shell";
-import { rangeOf, toNumbers, unpacked } from "../data/arrays";
+import { count, rangeOf, toNumbers, unpacked } from "../data/arrays";
 import { decodeSound } from "../data/audio";
 import { parseNpy } from "../data/npy";
 import { FeedError } from "../data/problem";
@@ -93,11 +93,11 @@ export class Runner extends Store<RunnerState> {
   }
 
   feedOf(spec: ArrayInfo): Feed {
-    return this.state.feeds[spec.name] ?? newFeed(spec, this.reads);
+    return this.state.feeds[spec.name] ?? newFeed(spec, this.reads, this.current?.outputs ?? []);
   }
 
   kindsOf(spec: ArrayInfo): FeedKind[] {
-    return kindsFor(spec, this.reads);
+    return kindsFor(spec, this.reads, this.current?.outputs ?? []);
   }
 
   /** Whether a picture or the camera goes into any input. */
@@ -123,10 +123,12 @@ export class Runner extends Store<RunnerState> {
   choose(chosen: string): void {
     const found = this.functions.find(({ name }) => name === chosen);
     if (found === undefined) return;
+    const { inputs, outputs } = settled(found, this.state.sizes);
     const feeds = Object.fromEntries(
-      found.inputs.map((spec): [string, Feed] => {
+      inputs.map((spec): [string, Feed] => {
         const before = this.state.feeds[spec.name];
-        return [spec.name, before !== undefined && this.kindsOf(spec).includes(before.kind) ? before : newFeed(spec, this.reads)];
+        const kept = before !== undefined && kindsFor(spec, this.reads, outputs).includes(before.kind);
+        return [spec.name, kept ? before : newFeed(spec, this.reads, outputs)];
       }),
     );
     // a camera that no input keeps would stay on
@@ -156,6 +158,11 @@ export class Runner extends Store<RunnerState> {
       if (name === undefined || range === undefined || feed.kind !== "text" || reader === null) continue;
       this.size(name, Math.min(range.max, Math.max(range.min, reader.ids(feed.text).length)));
     }
+  }
+
+  /** The next run begins without what came out of the last one. */
+  forget(): void {
+    this.change({ outputs: null });
   }
 
   view(name: string, view: View): void {
@@ -294,7 +301,7 @@ export class Runner extends Store<RunnerState> {
     const all = current.inputs.map((spec): [ArrayInfo, Feed] => [spec, this.feedOf(spec)]);
     const made = all.map(([spec, feed]) => {
       try {
-        return given(spec, feed, this.reader, all);
+        return given(spec, feed, this.reader, all, this.state.outputs ?? []);
       } catch (error) {
         throw error instanceof FeedError ? new FeedError(`“${spec.name}”: ${error.message}`) : error;
       }
@@ -319,5 +326,8 @@ export class Runner extends Store<RunnerState> {
     });
     const seen = made.find(({ pixels }) => pixels !== null)?.pixels ?? null;
     this.change({ outputs: shown, seen, times: [...this.state.times, took].slice(-KEPT) });
+    for (const [{ name, shape }, { kind, sound, from, step }] of all)
+      if (kind === "sound" && sound !== null && step > 0)
+        this.feed(name, { from: Math.max(0, Math.min(from + step, sound.samples.length - count(shape))) });
   }
 }

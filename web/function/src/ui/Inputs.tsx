@@ -6,7 +6,7 @@ import { Field, FilePicker, Icon, Slider } from "tinyweb-shell";
 import { count, dtypeName, isFloat, shapeText } from "../data/arrays";
 import { layoutOf, NORMALISATIONS, pixelsOf, type Fit, type Layout, type Normalisation } from "../data/picture";
 import type { Spread } from "../data/random";
-import { KIND_LABELS, sized, type Feed } from "../app/feeds";
+import { KIND_LABELS, returning, sized, type Feed } from "../app/feeds";
 import type { Runner } from "../app/runner";
 import type { ArrayInfo } from "../model-api";
 import { NumberField, Select } from "./Select";
@@ -41,6 +41,7 @@ export function InputCard({ runner, spec, index }: { runner: Runner; spec: Array
       {feed.kind === "json" && <JsonFeed {...part} />}
       {feed.kind === "npy" && <NpyFeed {...part} />}
       {feed.kind === "random" && <RandomFeed {...part} />}
+      {feed.kind === "output" && <OutputFeed {...part} />}
     </section>
   );
 }
@@ -214,6 +215,12 @@ function SoundFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
         max={384_000}
         onChange={(given) => runner.feed(spec.name, { rate: given, sound: null, from: 0 })}
       />
+      <NumberField
+        id={`${id}-step`}
+        label="Samples further on at each run"
+        value={feed.step}
+        onChange={(step) => runner.feed(spec.name, { step })}
+      />
       {sound !== null && sound.samples.length > length && (
         <Slider
           id={`${id}-from`}
@@ -297,6 +304,30 @@ function NpyFeed({ runner, spec, feed }: PartProps): JSX.Element {
           {feed.file}: {shapeText(feed.numbers.shape)}.
         </p>
       )}
+    </>
+  );
+}
+
+/** What came out goes in again: states of recurrent networks, samples of iterations. */
+function OutputFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
+  const names = returning(spec, runner.current?.outputs ?? []);
+  const begun = runner.state.outputs !== null;
+  return (
+    <>
+      <Select
+        id={`${id}-output`}
+        label="Output"
+        choices={names.map((name) => [name, name] as const)}
+        value={names.includes(feed.output) ? feed.output : (names[0] ?? "")}
+        onChange={(output) => runner.feed(spec.name, { output })}
+      />
+      <div class="row">
+        <button type="button" class="button" data-testid={`${id}-forget`} disabled={!begun} onClick={() => runner.forget()}>
+          <Icon name="again" />
+          Begin with zeros again
+        </button>
+      </div>
+      <p class="hint">{begun ? "What the last run gave goes into the next." : "Zeros go into the first run."}</p>
     </>
   );
 }

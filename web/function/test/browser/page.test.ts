@@ -73,6 +73,21 @@ test("a size that varies is chosen", async () => {
   expect(await page.getByTestId("code").textContent()).toContain("x: { data: new Float32Array(16), shape: [16] }, // 16, float32");
 });
 
+test("what came out goes in again", async () => {
+  const { page } = await open({ mock: "numbers" });
+  await reaches(page, "ready");
+  await page.getByTestId("input-1-kind").selectOption("output");
+  const given = (): Promise<number[]> =>
+    page.evaluate(() => (window as unknown as { mock: { asked: { n: BigInt64Array }[] } }).mock.asked.map(({ n }) => Number(n[0])));
+  await run(page);
+  await run(page);
+  await run(page);
+  expect(await given()).toEqual([0, 1, 2]);
+  await page.getByTestId("input-1-forget").click();
+  await run(page);
+  expect(await given()).toEqual([0, 1, 2, 0]);
+});
+
 test("labels are dropped, times are taken", async () => {
   const { page } = await open();
   await run(page);

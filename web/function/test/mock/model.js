@@ -29,7 +29,7 @@ const FUNCTIONS = {
   },
   add: {
     inputs: { x: { dtype: "f32", shape: [64], sizes: ["length"] }, n: { dtype: "i64", shape: [] } },
-    outputs: { sum: { dtype: "f32", shape: [] }, wave: { dtype: "f32", shape: [1, 1024] } },
+    outputs: { sum: { dtype: "f32", shape: [] }, wave: { dtype: "f32", shape: [1, 1024] }, next: { dtype: "i64", shape: [] } },
     kernels: 1,
   },
 };
@@ -59,7 +59,8 @@ function look({ image, bias }) {
 /** @param {Record<string, any>} inputs */
 function add({ x: { data: x }, n }) {
   const sum = x.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, Number(n[0]));
-  return { sum: Float32Array.of(sum), wave: Float32Array.from({ length: 1024 }, (_, i) => Math.sin(i / 40) + x[i % x.length] / 20) };
+  const wave = Float32Array.from({ length: 1024 }, (_, i) => Math.sin(i / 40) + x[i % x.length] / 20);
+  return { sum: Float32Array.of(sum), wave, next: BigInt64Array.of(n[0] + 1n) };
 }
 
 /** @param {LoadOptions} [options] @returns {Promise<RunModel>} */

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { callCode } from "../../src/app/code";
-import { kindsFor, newFeed } from "../../src/app/feeds";
+import { given, kindsFor, newFeed, returning } from "../../src/app/feeds";
 import { envelope, parseLabels, topClasses, viewsFor } from "../../src/app/views";
 import { fromHalf, numberText, rangeOf, toArray, toHalf, toNumbers } from "../../src/data/arrays";
 import { numbersText, parseNumbers } from "../../src/data/json";
@@ -154,17 +154,40 @@ describe("made-up numbers", () => {
 });
 
 describe("what suggests itself", () => {
-  const spec = (name: string, dtype: string, shape: number[]): { name: string; dtype: string; shape: number[] } => ({ name, dtype, shape });
+  type Port = { name: string; dtype: string; shape: number[] };
+  const spec = (name: string, dtype: string, shape: number[]): Port => ({ name, dtype, shape });
 
   it("goes in", () => {
-    expect(kindsFor(spec("pixel_values", "f32", [1, 3, 224, 224]), false)[0]).toBe("picture");
-    expect(kindsFor(spec("audio", "f32", [1, 16000]), false)[0]).toBe("sound");
-    expect(kindsFor(spec("x", "f32", [1, 10]), false)[0]).toBe("random");
-    expect(kindsFor(spec("sr", "i64", []), false)[0]).toBe("json");
-    expect(kindsFor(spec("input_ids", "i64", [1, 64]), true)[0]).toBe("text");
-    expect(kindsFor(spec("input_ids", "i64", [1, 64]), false)[0]).toBe("random");
-    expect(kindsFor(spec("attention_mask", "i64", [1, 64]), true)[0]).toBe("mask");
-    expect(newFeed(spec("attention_mask", "i64", [1, 64]), false).spread).toBe("ones");
+    expect(kindsFor(spec("pixel_values", "f32", [1, 3, 224, 224]), false, [])[0]).toBe("picture");
+    expect(kindsFor(spec("audio", "f32", [1, 16000]), false, [])[0]).toBe("sound");
+    expect(kindsFor(spec("x", "f32", [1, 10]), false, [])[0]).toBe("random");
+    expect(kindsFor(spec("sr", "i64", []), false, [])[0]).toBe("json");
+    expect(kindsFor(spec("input_ids", "i64", [1, 64]), true, [])[0]).toBe("text");
+    expect(kindsFor(spec("input_ids", "i64", [1, 64]), false, [])[0]).toBe("random");
+    expect(kindsFor(spec("attention_mask", "i64", [1, 64]), true, [])[0]).toBe("mask");
+    expect(newFeed(spec("attention_mask", "i64", [1, 64]), false, []).spread).toBe("ones");
+  });
+
+  it("goes in again", () => {
+    const [state, stateN, other] = ["state", "stateN", "output"].map((name) => spec(name, "f32", [2, 1, 128])) as [Port, Port, Port];
+    expect(kindsFor(state, false, [other, stateN])[0]).toBe("output");
+    expect(returning(state, [other, stateN])).toEqual(["stateN", "output"]);
+    expect(kindsFor(spec("h0", "f32", [1, 8]), false, [spec("hn", "f32", [1, 8])])[0]).toBe("output");
+    expect(kindsFor(spec("noisy", "f32", [1, 4000]), false, [spec("clean", "f32", [1, 4000])])).toEqual([
+      "sound",
+      "random",
+      "json",
+      "npy",
+      "output",
+    ]);
+    expect(kindsFor(state, false, [spec("stateN", "f32", [2, 1, 64])])).not.toContain("output");
+    expect(kindsFor(spec("image", "f32", [1, 3, 64, 64]), false, [spec("image_out", "f32", [1, 3, 64, 64])])[0]).toBe("picture");
+    const values = Float64Array.of(1, 2);
+    const [x, y] = [spec("x", "f32", [2]), spec("x_out", "f32", [2])];
+    const feed = newFeed(x, false, [y]);
+    const shown = { spec: y, shape: [2], values, range: rangeOf(values), data: new Float32Array(2) };
+    expect([...given(x, feed, null, [], []).array]).toEqual([0, 0]);
+    expect([...given(x, feed, null, [], [shown]).array]).toEqual([1, 2]);
   });
 
   it("comes out", () => {
