@@ -158,7 +158,7 @@ def test_options_that_a_graph_has_not(tmp_path: Path) -> None:
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
     path = write(tmp_path / "small.onnx")
     for dims, quant, message in (
-        ({}, None, r"Sizes are left open: .*--dim batch=1"),
+        ({}, None, r"Sizes are left open: .*--dim batch=1, with your numbers"),
         ({"b": [1]}, None, "no size called 'b'; it has batch"),
         ({"batch": list(range(1, 20))}, None, "make 19 functions"),
         ({"batch": range(4, 4)}, None, "name at least one number"),

@@ -302,7 +302,8 @@ def source_table(report: Mapping[str, Any]) -> Table:
     for target, kinds in report.get("memory", {}).items():
         grid.add_row(f"memory, {target}", ", ".join(f"{kind} {n / 1e6:.2f} MB" for kind, n in kinds.items()))
     if report.get("unplanned"):
-        grid.add_row("memory", f"not known: {report['unplanned']}")
+        guesses = " Sizes that were guessed may be at fault: say them with --dim." if report.get("assumed") else ""
+        grid.add_row("memory", f"not known with these sizes: {report['unplanned']}.{guesses}")
     for device in report.get("devices", ()):
         if "quant" not in device:
             grid.add_row(device["title"], line(Fit(**device)))

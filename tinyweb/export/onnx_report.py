@@ -19,7 +19,8 @@ SIDE, LENGTH = 224, 128  # of a picture, and of anything else, where nothing is 
 
 def sized_report(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """`formats.onnx.report`, with `assumed`: the least and the largest of each symbolic size of an input; of those that
-    `dims` leaves open a guess: 1 for batches, SIDE for the last two axes of four, else LENGTH."""
+    `dims` leaves open a guess: 1 for batches (the first axis; the second of three behind a known one, as in states),
+    SIDE for the last two axes of four, else LENGTH."""
     found = report(model)
     if found["unsupported"]:
         found["reason"] = "operators are missing: " + ", ".join(u["operator"] for u in found["unsupported"])
@@ -58,7 +59,8 @@ def _assumed(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, S
             if isinstance(size, int):
                 continue
             name = f"{p.name}[{axis}]" if size is None else size
-            batch = BATCH.search(name) or (axis == 0 and len(shape) > 1)
+            state = len(shape) == 3 and axis == 1 and isinstance(shape[0], int)  # (layers, batch, width)
+            batch = BATCH.search(name) or (axis == 0 and len(shape) > 1) or state
             usual = 1 if batch else SIDE if len(shape) == 4 and axis >= 1 else LENGTH
             found.setdefault(name, [usual])
     return found | {name: d for name, d in dims.items() if name in found}

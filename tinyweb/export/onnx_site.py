@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
-from tinyweb.errors import ExportError
+from tinyweb.errors import ExportError, TinywebError
 from tinyweb.export.about_graph import about
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import ENTRY, TARGETS, export_functions
@@ -63,7 +65,8 @@ class OnnxFunction:
 
     def __init__(self, model: OnnxModel, examples: Mapping[str, Tensor], fixed: Mapping[str, Any]):
         self.model, self.fixed = model, fixed
-        model(**examples, **fixed)  # what is known is computed once, outside of the recording
+        with suppress(TinywebError, NotImplementedError):  # the recording says what is wrong, in both branches of an If
+            model(**examples, **fixed)  # what is known is computed once, outside of the recording
         self.weights = model.weights(DEVICE)
 
     def __call__(self, /, **inputs: Tensor) -> dict[str, Tensor]:
@@ -178,7 +181,8 @@ def sizes_of_functions(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]
     if unknown := [n for n in dims if n not in names]:
         raise ExportError(f"The model has no size called {unknown[0]!r}; it has {', '.join(names) or 'none'}.")
     if left := [n for n in names if n not in dims]:
-        raise ExportError(f"Sizes are left open: say what they are, as in --dim {left[0]}=1 ({', '.join(left)}).")
+        said = " ".join(f"--dim {shlex.quote(f'{n}=1')}" for n in left)
+        raise ExportError(f"Sizes are left open: say what they are, as in {said}, with your numbers.")
     choices = {n: [_variable(n, d)] if isinstance(d, range) else list(d) for n, d in dims.items()}
     count = math.prod(len(choices[n]) for n in names)
     if not 1 <= count <= MAX_FUNCTIONS:

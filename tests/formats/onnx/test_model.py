@@ -86,6 +86,30 @@ def test_a_shape_that_depends_on_inputs_names_the_node_in_a_recording() -> None:
         jit(lambda x: m(x=x)["y"])(Tensor([2.0, 3.0]))
 
 
+def test_a_branch_that_cannot_be_computed_says_what_to_make_known() -> None:
+    """A recording computes both branches: of one that does not go with the other inputs the error says what helps."""
+    m_out = [helper.make_tensor_value_info("m", FLOAT, None)]
+    parts = [
+        helper.make_graph([helper.make_node(op, given, ["m"])], "b", [], m_out)
+        for op, given in (("Neg", ["x"]), ("MatMul", ["x", "w"]))
+    ]
+    m = read(
+        model(
+            [
+                helper.make_node("Equal", ["rate", "k"], ["low"]),
+                helper.make_node("If", ["low"], ["y"], "choice", then_branch=parts[0], else_branch=parts[1]),
+            ],
+            {"x": [2, 3], "rate": []}, {"y": None},
+            {"w": np.ones((4, 3), np.float32), "k": np.array(8, np.float32)},
+        )
+    )  # fmt: skip
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(NotImplementedError, match=r"^choice \(If\): .*else_branch cannot be.*MatMul.*--fix sr=16000"):
+        jit(lambda x, rate: m(x=x, rate=rate))(Tensor(x), Tensor(np.float32(8)).realize())
+    known = jit(lambda x: m(x=x, rate=np.array(8, np.float32)))(Tensor(x))
+    np.testing.assert_array_equal(known["y"].numpy(), -x)
+
+
 def test_functions_of_the_model() -> None:
     body = [helper.make_node("Mul", ["a", "a"], ["s"]), helper.make_node("LeakyRelu", ["s"], ["b"])]
     body[1].attribute.append(AttributeProto(name="alpha", ref_attr_name="slope", type=AttributeProto.FLOAT))

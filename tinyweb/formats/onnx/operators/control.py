@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyweb.device import is_recording
 from tinyweb.dtype import dtypes
-from tinyweb.errors import ModelFormatError
+from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.onnx.call import Array, Call, Held, is_text, lift
 from tinyweb.formats.onnx.operators.common import fixed, join, number, reshape, whole_axis
 from tinyweb.formats.onnx.operators.steps import is_long, looped, size_of_graph
@@ -19,6 +19,7 @@ from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
 MAX_STEPS = 1 << 16
+KNOWN = "Make the input that decides known, as in --fix sr=16000, or choose sizes that go with both"
 
 
 @op("If", raw=True)
@@ -31,7 +32,7 @@ def lower_if(call: Call, condition: Array) -> Any:
 
 def _both(call: Call, condition: Tensor) -> Any:
     """In a recording both branches are computed, and one is taken, which has to have the other's shape."""
-    pairs = zip(*(call.run(call.graph(name), []) for name in ("then_branch", "else_branch")))
+    pairs = zip(*(_branch(call, name) for name in ("then_branch", "else_branch")))
     found = []
     for a, b in pairs:
         if any(v is None or isinstance(v, list) for v in (a, b)):
@@ -40,10 +41,22 @@ def _both(call: Call, condition: Tensor) -> Any:
         if x.shape != y.shape or x.dtype is not y.dtype:
             raise call.unsupported(
                 f"the condition depends on inputs, and the branches differ: {x.dtype.name} {list(x.shape)} and "
-                f"{y.dtype.name} {list(y.shape)}"
+                f"{y.dtype.name} {list(y.shape)}. {KNOWN}"
             )
         found.append(condition.where(x, y))
     return tuple(found)
+
+
+def _branch(call: Call, name: str) -> list[Any]:
+    try:
+        return call.run(call.graph(name), [])
+    except (TinywebError, NotImplementedError) as error:
+        if KNOWN in str(error):
+            raise
+        raise call.unsupported(
+            f"the condition depends on inputs, so both branches are computed, and the {name} cannot be, with these "
+            f"inputs: {error}. {KNOWN}"
+        ) from error
 
 
 def _true(call: Call, value: Any, what: str) -> bool:

@@ -69,7 +69,8 @@ export function isLine(shape: readonly number[]): boolean {
 /** Whether an output is named as what follows an input: hn after h0, stateN after state. */
 function follows(output: string, input: string): boolean {
   const stem = words(input).replace(/[._](in|prev|old|init)$|[._]?0$/u, "");
-  return stem !== "" && words(output).startsWith(stem);
+  const more = output.slice(stem.length); // the end of the name, not of a longer word
+  return stem !== "" && words(output).startsWith(stem) && /^([^a-z].*|n|t|out|new|next)?$/u.test(more);
 }
 
 /** Outputs that can go into an input at the next run, as the states of a recurrent network do; those named after it first. */

@@ -180,6 +180,7 @@ describe("what suggests itself", () => {
       "npy",
       "output",
     ]);
+    expect(kindsFor(spec("n", "i64", []), false, [spec("next", "i64", [])])[0]).toBe("json");
     expect(kindsFor(state, false, [spec("stateN", "f32", [2, 1, 64])])).not.toContain("output");
     expect(kindsFor(spec("image", "f32", [1, 3, 64, 64]), false, [spec("image_out", "f32", [1, 3, 64, 64])])[0]).toBe("picture");
     const values = Float64Array.of(1, 2);
