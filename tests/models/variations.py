@@ -268,12 +268,14 @@ def smollm3(d: Draw) -> Fields:
     return {**f, **maybe(d, "no_rope_layers", [1, *(d.of(0, 1) for _ in range(f["num_hidden_layers"] - 1))])}
 
 
-def layer_norms(eps: str, *names: str, kinds: tuple[str, ...] = SCALINGS) -> Callable[[Draw], Fields]:
+def layer_norms(
+    eps: str, *names: str, kinds: tuple[str, ...] = SCALINGS, parts: tuple[float, ...] = (1.0, 0.5, 0.25)
+) -> Callable[[Draw], Fields]:
     """Those with layer norms, whose heads of 8 elements may be turned in part."""
 
     def of(d: Draw) -> Fields:
         f = {**sizes(d, False), eps: d.eps(), "hidden_act": d.choice(ACTIVATIONS), **flags(d, *names)}
-        return turned(d, {**f, "hidden_size": 8 * f["num_attention_heads"]}, kinds, d.of(1.0, 0.5, 0.25))
+        return turned(d, {**f, "hidden_size": 8 * f["num_attention_heads"]}, kinds, d.of(*parts))
 
     return of
 
@@ -398,7 +400,10 @@ DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Glm4": glm,
     "Ernie4_5": plain("use_bias", ropes=FIXED),
     "Exaone4": exaone4,
-    "Starcoder2": lambda d: {**layer_norms("norm_epsilon", "use_bias")(d), "sliding_window": d.window()},
+    "Starcoder2": lambda d: {
+        **layer_norms("norm_epsilon", "use_bias", parts=(1.0,))(d),
+        "sliding_window": d.window(),
+    },  # fmt: skip
     "Nemotron": layer_norms("norm_eps", "attention_bias", "mlp_bias", kinds=("default",)),
     "Arcee": plain("attention_bias", "mlp_bias"),
     "SeedOss": plain("attention_bias", "attention_out_bias", "mlp_bias", ropes=FIXED),
