@@ -403,7 +403,7 @@ DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Starcoder2": lambda d: {
         **layer_norms("norm_epsilon", "use_bias", parts=(1.0,))(d),
         "sliding_window": d.window(),
-    },  # fmt: skip
+    },
     "Nemotron": layer_norms("norm_eps", "attention_bias", "mlp_bias", kinds=("default",)),
     "Arcee": plain("attention_bias", "mlp_bias"),
     "SeedOss": plain("attention_bias", "attention_out_bias", "mlp_bias", ropes=FIXED),
