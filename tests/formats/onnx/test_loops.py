@@ -91,6 +91,11 @@ def test_a_scan_from_the_end() -> None:
     np.testing.assert_allclose(found["sums"].numpy(), [r.sum() for r in rows], rtol=1e-4, atol=1e-5)
 
 
+def test_a_scan_of_nothing() -> None:
+    found = OnnxModel(scan(0, scan_output_axes=[-1, 0]).SerializeToString())(**{n: Tensor(v) for n, v in data(0).items()})
+    assert [t.shape for t in found.values()] == [(2, 4), (2, 4, 0), (0,)]
+
+
 def looping(nodes: Sequence[Any], outputs: Sequence[Any], steps: int) -> onnx.ModelProto:
     inputs = [value("i", INT, []), value("go", BOOL, []), value("h", FLOAT, [2, 4])]
     body = helper.make_graph(nodes, "body", inputs, outputs)

@@ -164,7 +164,7 @@ def _unrolled(call: Call, most: int, condition: Array | None, state: list[Any]) 
 
 
 def _nothing(call: Call, port: Any) -> Tensor:
-    """What a loop without steps gives."""
+    """What a loop or scan without steps gives, (0, …)."""
     sizes = [n if isinstance(n, int) else 0 for n in port.shape or ()]
     return Tensor.zeros(0, *sizes, dtype=port.dtype or dtypes.float32, device=call.device)
 
@@ -203,6 +203,9 @@ def _scan(call: Call, body: Any, state: list[Any], sequences: Any, behind: int) 
         state = out[: len(state)]
         for row, value in zip(rows, out[len(state) :]):
             row.append(value)
+    if not count:
+        empty = [_nothing(call, port) for port in body.outputs[len(state) :]]
+        return [*state, *(e.movedim(0, whole_axis(call, a, e.ndim)) for e, a in zip(empty, along))]
     made = [together(call, row[::-1] if b else row, a) for row, b, a in zip(rows, backwards, along)]
     return [*state, *made]
 
