@@ -286,6 +286,7 @@ export class Runner extends Store<RunnerState> {
     this.change({ running: true, problem: null });
     try {
       for (let i = 0; i < times && !signal.aborted; i++) await this.once(current, signal);
+      this.say(current);
       return true;
     } catch (error) {
       if (errorCode(error) !== "aborted" && this.shell.model.state.engine.phase !== "failed")
@@ -294,6 +295,13 @@ export class Runner extends Store<RunnerState> {
     } finally {
       this.change({ running: false });
     }
+  }
+
+  /** For screen readers: that something came out, not all of it; of a camera nothing, as it never ends. */
+  private say({ inputs, outputs }: FunctionFacts): void {
+    if (inputs.some((spec) => this.feedOf(spec).kind === "camera")) return;
+    const took = Math.round(this.state.times.at(-1)?.runMs ?? 0);
+    this.shell.announce(`${outputs.length} output${outputs.length === 1 ? "" : "s"} after ${took} ms.`);
   }
 
   private async once(current: FunctionFacts, signal: AbortSignal): Promise<void> {

@@ -158,7 +158,7 @@ export function App({ runner }: { runner: Runner }): JSX.Element {
             ))}
             {current?.inputs.length === 0 && <p class="hint">This function takes nothing.</p>}
           </div>
-          <div ref={outputs} class="side" aria-live="polite" aria-busy={state.running} data-testid="outputs">
+          <div ref={outputs} class="side" aria-busy={state.running} data-testid="outputs">
             <h2 class="part-title">Outputs</h2>
             {state.outputs === null ? (
               <ul class="card awaited">

@@ -26,6 +26,25 @@ test("a picture is classified and masked; its settings count", async () => {
   expect(asked.at(-1)?.image[0]).toBe(255);
 });
 
+test("screen readers hear that outputs came, and the camera goes off where nothing takes its pictures", async () => {
+  const { page } = await open();
+  await page.evaluate(() => {
+    const canvas = Object.assign(document.createElement("canvas"), { width: 40, height: 30 });
+    canvas.getContext("2d")?.fillRect(0, 0, 40, 30);
+    const stream = canvas.captureStream(10);
+    navigator.mediaDevices.getUserMedia = () => Promise.resolve(stream);
+    Object.assign(window, { track: stream.getVideoTracks()[0] });
+  });
+  await run(page);
+  await page.getByTestId("announcement").getByText(/^3 outputs after \d+ ms\.$/u).waitFor({ state: "attached" });
+  const state = (): Promise<string> => page.evaluate(() => (window as unknown as { track: MediaStreamTrack }).track.readyState);
+  await page.getByTestId("input-0-kind").selectOption("camera");
+  await page.getByTestId("camera-stop").and(page.locator(":enabled")).waitFor();
+  expect(await state()).toBe("live");
+  await page.locator("select").filter({ hasText: "add" }).selectOption("add");
+  await expect.poll(state).toBe("ended");
+});
+
 test("numbers go in as JSON and .npy files, and come out so", async () => {
   const { page } = await open({ mock: "numbers" });
   await reaches(page, "ready");
