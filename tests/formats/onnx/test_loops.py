@@ -92,7 +92,8 @@ def test_a_scan_from_the_end() -> None:
 
 
 def test_a_scan_of_nothing() -> None:
-    found = OnnxModel(scan(0, scan_output_axes=[-1, 0]).SerializeToString())(**{n: Tensor(v) for n, v in data(0).items()})
+    graph = OnnxModel(scan(0, scan_output_axes=[-1, 0]).SerializeToString())
+    found = graph(**{n: Tensor(v) for n, v in data(0).items()})
     assert [t.shape for t in found.values()] == [(2, 4), (2, 4, 0), (0,)]
 
 
