@@ -1,12 +1,14 @@
 /** How an output may be shown, and which way suggests itself. */
 
 import { count, isFloat, type Range } from "../data/arrays";
+import { candidatesOf } from "../data/boxes";
 import { layoutOf, planesOf } from "../data/picture";
 import type { ArrayInfo } from "../model-api";
 
-export type View = "classes" | "picture" | "mask" | "plot" | "table" | "numbers";
+export type View = "boxes" | "classes" | "picture" | "mask" | "plot" | "table" | "numbers";
 
 export const VIEW_LABELS: Record<View, string> = {
+  boxes: "Boxes",
   classes: "Top classes",
   picture: "Picture",
   mask: "Mask",
@@ -40,6 +42,7 @@ export function viewsFor(spec: ArrayInfo, shape: readonly number[], seen: boolea
   const floats = isFloat(spec.dtype);
   const planes = planesOf(shape);
   const layout = layoutOf(shape);
+  if (seen && floats && candidatesOf(shape, labels) !== null) views.push("boxes");
   if (line && floats && (columns === labels || (labels === 0 && (seen || /logit|prob|class|score/iu.test(spec.name)))))
     views.push("classes");
   if (planes !== null && (seen || !floats) && (layout === null || layout.channels === 4 || !floats)) views.push("mask");

@@ -141,8 +141,10 @@ export function planesOf(shape: readonly number[]): { planes: number; height: nu
   if (sizes.length === 2) sizes.unshift(1);
   if (sizes.length !== 3 || count(sizes) === 0) return null;
   const [a, b, c] = sizes as [number, number, number];
-  if (Math.min(b, c) >= LEAST_SIDE && a <= Math.min(b, c, 1000)) return { planes: a, height: b, width: c, first: true };
-  if (Math.min(a, b) >= LEAST_SIDE && c < Math.min(a, b)) return { planes: c, height: a, width: b, first: false };
+  const sided = (height: number, width: number): boolean =>
+    Math.min(height, width) >= LEAST_SIDE && Math.max(height, width) <= MOST_RATIO * Math.min(height, width);
+  if (sided(b, c) && a <= Math.min(b, c, 1000)) return { planes: a, height: b, width: c, first: true };
+  if (sided(a, b) && c < Math.min(a, b)) return { planes: c, height: a, width: b, first: false };
   return null;
 }
 

@@ -55,7 +55,9 @@ export function PortHead({
   spec: ArrayInfo;
   named: readonly (number | string | null)[] | undefined;
 }): JSX.Element {
-  const symbolic = named?.some((size) => typeof size !== "number") === true ? ` (${named.map((size) => size ?? "?").join(" × ")})` : "";
+  // names as they are; a formula, or what an exporter numbered, says less than its place
+  const sizes = named?.map((size) => (typeof size === "string" && !/^[\w-]{1,24}$/u.test(size) ? "?" : (size ?? "?")));
+  const symbolic = sizes?.some((size) => typeof size === "string" && size !== "?") === true ? ` (${sizes.join(" × ")})` : "";
   return (
     <div class="port-head">
       <h3 id={id}>{spec.name}</h3>

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { FilePicker, Icon, useCopy } from "tinyweb-shell";
+import { boxesOf } from "../data/boxes";
 import { numbersText } from "../data/json";
 import { numberText, rangeOf } from "../data/arrays";
 import { writeNpy } from "../data/npy";
@@ -38,6 +39,7 @@ export function OutputCard({ runner, shown, index }: { runner: Runner; shown: Sh
           onChange={(one) => runner.view(spec.name, one)}
         />
       )}
+      {view === "boxes" && <Boxes shown={shown} seen={seen} labels={labels} />}
       {view === "classes" && <Classes runner={runner} shown={shown} />}
       {view === "picture" && <OutputPicture shown={shown} />}
       {view === "mask" && <MaskView shown={shown} seen={seen} labels={labels} />}
@@ -116,6 +118,41 @@ function OutputPicture({ shown }: { shown: Shown }): JSX.Element {
     <div class="preview" data-testid="picture">
       <Pixels pixels={outputPixels(shown.values, layout, shown.range)} label={`${shown.spec.name} as a picture`} />
     </div>
+  );
+}
+
+const BOXED = 20;
+
+function Boxes({ shown, seen, labels }: { shown: Shown; seen: ImageData | null; labels: readonly string[] }): JSX.Element {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const boxes = seen === null ? [] : boxesOf(shown.values, shown.shape, labels.length, seen);
+  useEffect(() => {
+    const context = canvas.current?.getContext("2d");
+    if (canvas.current === null || !context || seen === null) return;
+    [canvas.current.width, canvas.current.height] = [seen.width, seen.height];
+    context.putImageData(seen, 0, 0);
+    context.lineWidth = Math.max(2, seen.width / 160);
+    for (const { index, left, top, width, height } of boxes) {
+      context.strokeStyle = `hsl(${hueOf(index)} 70% 50%)`;
+      context.strokeRect(left * seen.width, top * seen.height, width * seen.width, height * seen.height);
+    }
+  }, [shown, seen, labels]);
+  const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
+  return (
+    <>
+      <div class="preview" data-testid="boxes">
+        <canvas ref={canvas} role="img" aria-label={`${boxes.length} boxes over the picture`} />
+      </div>
+      <ul class="legend">
+        {boxes.slice(0, BOXED).map(({ index, score, left, top, width, height }) => (
+          <li key={`${index} ${left} ${top}`}>
+            <Swatch hue={hueOf(index)} />
+            {`${labels[index]}, ${percent(score)}, from ${percent(left)}, ${percent(top)}: ${percent(width)} × ${percent(height)}`}
+          </li>
+        ))}
+      </ul>
+      {boxes.length === 0 && <p class="hint">No box with a score of 25 % or more.</p>}
+    </>
   );
 }
 

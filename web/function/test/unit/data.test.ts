@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { callCode } from "../../src/app/code";
 import { given, kindsFor, newFeed, returning } from "../../src/app/feeds";
 import { envelope, parseLabels, topClasses, viewsFor } from "../../src/app/views";
+import { boxesOf } from "../../src/data/boxes";
 import { fromHalf, numberText, rangeOf, toArray, toHalf, toNumbers } from "../../src/data/arrays";
 import { numbersText, parseNumbers } from "../../src/data/json";
 import { fitted, parseNpy, writeNpy } from "../../src/data/npy";
@@ -197,7 +198,30 @@ describe("what suggests itself", () => {
     expect(viewsFor(spec("image", "f32", []), [1, 3, 64, 64], false, 0)[0]).toBe("picture");
     expect(viewsFor(spec("wave", "f32", []), [1, 16000], false, 0)[0]).toBe("plot");
     expect(viewsFor(spec("boxes", "f32", []), [20, 6], true, 0)[0]).toBe("table");
+    expect(viewsFor(spec("output0", "f32", []), [1, 22, 2100], true, 18)[0]).toBe("boxes");
+    expect(viewsFor(spec("output0", "f32", []), [1, 22, 2100], true, 0)).not.toContain("mask");
     expect(viewsFor(spec("score", "f32", []), [], false, 0)).toEqual(["numbers", "table"]);
+  });
+
+  it("finds boxes, one of those on each other", () => {
+    const side = { width: 100, height: 50 };
+    const rows = [
+      [50, 25, 20, 10, 0.1, 0.9],
+      [51, 25, 20, 10, 0.1, 0.8],
+      [50, 25, 20, 10, 0.6, 0.1],
+      ...Array.from({ length: 5 }, () => [9, 9, 9, 9, 0.1, 0.2]),
+    ];
+    const found = boxesOf(rows.flat(), [8, 6], 2, side);
+    expect(found.map(({ index, score }) => [index, score])).toEqual([
+      [1, 0.9],
+      [0, 0.6],
+    ]);
+    const [{ left, top, width, height }] = found as [(typeof found)[0]];
+    expect([left, top, width, height]).toEqual([0.4, 0.4, 0.2, 0.2]);
+    const across = Array.from({ length: 6 }, (_, field) => rows.map((row) => row[field] as number)).flat();
+    expect(boxesOf(across, [1, 6, 8], 2, side)).toEqual(found);
+    const whole = rows.map((row) => [...row.slice(0, 4), 0.5, ...row.slice(4)]);
+    expect(boxesOf(whole.flat(), [1, 8, 7], 2, side).map(({ score }) => score)).toEqual([0.45, 0.3]);
   });
 
   it("counts classes, whether logits or shares", () => {
