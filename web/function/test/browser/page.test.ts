@@ -36,7 +36,10 @@ test("screen readers hear that outputs came, and the camera goes off where nothi
     Object.assign(window, { track: stream.getVideoTracks()[0] });
   });
   await run(page);
-  await page.getByTestId("announcement").getByText(/^3 outputs after \d+ ms\.$/u).waitFor({ state: "attached" });
+  await page
+    .getByTestId("announcement")
+    .getByText(/^3 outputs after \d+ ms\.$/u)
+    .waitFor({ state: "attached" });
   const state = (): Promise<string> => page.evaluate(() => (window as unknown as { track: MediaStreamTrack }).track.readyState);
   await page.getByTestId("input-0-kind").selectOption("camera");
   await page.getByTestId("camera-stop").and(page.locator(":enabled")).waitFor();
