@@ -34,9 +34,9 @@ from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
 from tinyweb.models.decoder import delta, selective, state_space, time_mix
 from tinyweb.models.decoder.architectures import read_config
-from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.nn.rotary import frequencies
+from tinyweb.nn.stack import Stack
 from tinyweb.tracing import capture
 
 MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS | STATES | EARLIER | LATER | BIASED

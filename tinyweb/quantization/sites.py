@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantize import QuantizedWeight
+from tinyweb.nn.stack import Stack
 from tinyweb.tensor import Tensor
 
 Matrix = Tensor | QuantizedWeight

@@ -22,15 +22,18 @@ ANSWERS: dict[str, Any] = {}
 
 def case(
     name: str, op: str, inputs: list[Any], outputs: int = 1, domain: str = MICROSOFT, known: tuple[int, ...] = (),
-    **attributes: Any,
+    hidden: bool = False, **attributes: Any,
 ) -> None:  # fmt: skip
-    """One node: its model, inputs and outputs under `name`. `known`: inputs that are initializers of the model."""
+    """One node: its model, inputs and outputs under `name`. `known`: inputs that are initializers of the model;
+    `hidden`: which are inputs as well, so that onnxruntime prepares nothing for them."""
     names = [f"i{k}" if v is not None else "" for k, v in enumerate(inputs)]
     node = helper.make_node(op, names, [f"o{k}" for k in range(outputs)], domain=domain, **attributes)
-    held = [onnx.numpy_helper.from_array(inputs[k], f"i{k}") for k in known if k < len(inputs)]
+    known = tuple(k for k in known if k < len(inputs) and inputs[k] is not None)
+    held = [onnx.numpy_helper.from_array(inputs[k], f"i{k}") for k in known]
     feed = {n: v for k, (n, v) in enumerate(zip(names, inputs)) if n and k not in known}
+    ports = feed | ({names[k]: inputs[k] for k in known} if hidden else {})
     given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-             for n, v in feed.items()]  # fmt: skip
+             for n, v in ports.items()]  # fmt: skip
     made = [onnx.ValueInfoProto(name=f"o{k}") for k in range(outputs)]
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1), helper.make_opsetid(ML, 3)]
     model = helper.make_model(helper.make_graph([node], name, given, made, held), opset_imports=opsets, ir_version=10)
@@ -324,20 +327,43 @@ def integer_windows() -> None:
     case("q_where", "QLinearWhere", where)
 
 
+def blocks_of(bits: int, block: int, zeros: bool, rows: int, width: int) -> list[Any]:
+    """Weights of 4 experts as bytes, their scales and zero points."""
+    blocks = width // block if block else 1
+    scales = RANDOM.random((4, rows, blocks) if block else (4, rows), np.float32) / (1 << bits)
+    packed = u8(4, rows, blocks * bits + 7 >> 3) if block else u8(4, rows * bits + 7 >> 3)
+    return [u8(4, rows, width * bits // 8), scales, packed if zeros else None]
+
+
+def experts() -> None:
+    """Mixtures of experts, of floats and of integers."""
+    x, scores = f32(2, 3, 32), f32(6, 4)
+    floats = [x, scores, f32(4, 16, 32) / 4, f32(4, 16), f32(4, 32, 16) / 4, f32(4, 32)]
+    for kind, each in itertools.product(("relu", "gelu", "silu", "identity"), (0, 1)):
+        case(f"moe_{kind}_{each}", "MoE", floats, activation_type=kind, k=2, normalize_routing_weights=each)
+    woven = [x, scores, f32(4, 32, 32) / 4, f32(4, 32), *floats[4:]]
+    swiglu = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.5, "activation_beta": 1.0}
+    case("moe_swiglu", "MoE", woven, k=3, swiglu_limit=1.0, known=(2, 3, 4, 5), **swiglu)
+    layers: dict[str, Any] = {"silu": {"activation_type": "silu"}, "swiglu": swiglu | {"swiglu_limit": 2.0}}
+    for bits, block, zeros, kind in itertools.product((2, 4, 8), (0, 16), (False, True), layers):
+        rows = 32 if kind == "swiglu" else 16
+        w1, s1, z1 = blocks_of(bits, block, zeros, rows, 32)
+        w2, s2, z2 = blocks_of(bits, block, zeros, 32, 16)
+        given = [x, scores, w1, s1, f32(4, rows), w2, s2, f32(4, 32), None, None, None, z1, z2]
+        sizes = {"block_size": block} if block else {}
+        a = {"k": 2, "expert_weight_bits": bits, "known": (2, 3, 4, 5, 6, 7, 11, 12), **sizes, **layers[kind]}
+        name = f"q_moe_{bits}_{block}_{'zeros_' * zeros}{kind}"
+        # what known experts of 8 bits in blocks are multiplied with onnxruntime rounds, without being asked
+        case(name, "QMoE", given if zeros else given[:8], normalize_routing_weights=1, hidden=bits == 8, **a)
+        if (bits, block, zeros) == (4, 16, True):
+            for each in (0, 1):
+                case(f"q_moe_weights_{kind}_{each}", "QMoE", [*given, None, np.abs(f32(6, 4))],
+                     normalize_routing_weights=each, **a)  # fmt: skip
+
+
 if __name__ == "__main__":
-    for made in (
-        elementwise,
-        few_bits,
-        attention,
-        groups,
-        integers,
-        trees,
-        stored,
-        networks,
-        vectors,
-        features,
-        integer_windows,
-    ):
+    every = (elementwise, few_bits, attention, groups, integers, trees, stored, networks, vectors, features)
+    for made in (*every, integer_windows, experts):
         made()
     np.savez_compressed(FILE, **ANSWERS)
     print(

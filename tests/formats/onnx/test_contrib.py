@@ -26,6 +26,18 @@ def test_maps_are_the_matrix_below_them() -> None:
     np.testing.assert_array_equal(OnnxModel(content)(x=Tensor(values))["y"].numpy(), values)
 
 
+def test_experts_stay_integers() -> None:
+    """A matrix for all experts of a layer, of 4 bits, by the name of the initializer."""
+    model = OnnxModel(ANSWERS["q_moe_4_16_zeros_swiglu/model"].tobytes())
+    for _ in range(2):
+        model(**{p.name: Tensor(ANSWERS[f"q_moe_4_16_zeros_swiglu/{p.name}"]) for p in model.inputs})["o0"].realize()
+    held = model.matrices(Tensor([0.0]).device)
+    assert {n: (w.shape, w.bits, w.group) for n, w in held.items()} == {
+        "i2": ((128, 32), 4, 16),
+        "i5": ((128, 16), 4, 16),
+    }
+
+
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
 def test_as_onnxruntime(name: str) -> None:
     model = OnnxModel(ANSWERS[f"{name}/model"].tobytes())

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 Lowering: TypeAlias = Callable[..., Any]
 FAMILIES = (
-    "attention", "casting", "contrib", "control", "convolution", "creation", "elementwise", "features", "gathering",
-    "geometry", "images", "linear", "losses", "movement", "normalization", "pooling", "quantization", "recurrent",
-    "reductions", "resize", "sequences", "signal", "strings", "training", "trees", "vectors",
+    "attention", "casting", "contrib", "control", "convolution", "creation", "elementwise", "experts", "features",
+    "gathering", "geometry", "images", "linear", "losses", "movement", "normalization", "pooling", "quantization",
+    "recurrent", "reductions", "resize", "sequences", "signal", "strings", "training", "trees", "vectors",
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from tinyweb.models.decoder.config import (
 )
 from tinyweb.models.decoder.convolution import ShortConv
 from tinyweb.models.decoder.delta import Delta
-from tinyweb.models.decoder.experts import Experts, Stack
+from tinyweb.models.decoder.experts import Experts
 from tinyweb.models.decoder.latent import ByHead, LatentAttention
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp
@@ -36,6 +36,7 @@ from tinyweb.models.decoder.streams import LayerStreams
 from tinyweb.models.decoder.time_mix import TimeMix
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.rotary import Rotary
+from tinyweb.nn.stack import Stack
 from tinyweb.tensor import Tensor
 
 
