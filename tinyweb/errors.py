@@ -4,6 +4,12 @@ The command line prints the message alone and exits with code 2; anything else i
 """
 
 
+def printable(text: str) -> str:
+    """A text with U+FFFD for what is no character to be seen: names in a file may hold sequences that a terminal
+    obeys."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
 class TinywebError(Exception):
     """Base of all errors that are meant for the user's eyes."""
 

@@ -188,6 +188,17 @@ def test_inspect(tmp_path: Path) -> None:
     assert json.dumps(found) and source_table(found).row_count > 5
 
 
+def test_names_are_no_markup_and_no_command(tmp_path: Path) -> None:
+    """Neither the terminal nor the shell that a line is pasted into obeys what a file calls its sizes and operators."""
+    x = helper.make_tensor_value_info("x[/x]", TensorProto.FLOAT, ["$(id)\x1b[2J[b]'"])
+    path = graph_of(tmp_path / "m.onnx", [helper.make_node("Relu", ["x[/x]"], ["y[/y]"])], [x], ["y[/y]"])
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(source_table(inspect_source(path)))
+    text = console.export_text()
+    assert "x[/x]: tensor(float)" in text and "\x1b" not in text
+    assert "--dim '$(id)\ufffd[2J[b]'\"'\"'=1" in text
+
+
 def test_inspect_tells_memory(tmp_path: Path) -> None:
     """Of sizes that are guessed, or given: weights, inputs and outputs, temporaries, and devices with as much."""
     path = write(tmp_path / "small.onnx")

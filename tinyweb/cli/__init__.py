@@ -45,7 +45,7 @@ from tinyweb.cli import (
     tune,
 )
 from tinyweb.cli.common import Debug, app
-from tinyweb.errors import TinywebError
+from tinyweb.errors import TinywebError, printable
 
 __all__ = ["app", "main"]
 
@@ -139,6 +139,11 @@ def _sentence(error: BaseException) -> str | None:
     return None
 
 
+def _seen(sentence: str) -> str:
+    """What is printed of it: the bytes of a file's name that are no text are left to the stream."""
+    return "".join(c if "\udc80" <= c <= "\udcff" else printable(c) for c in sentence)
+
+
 def _where(error: OSError) -> str:
     return f": {error.filename}" if error.filename else ""
 
@@ -178,6 +183,6 @@ def main(arguments: list[str] | None = None) -> None:
         if sentence is None or "--debug" in arguments:
             raise
         if sentence:  # none where the help was shown instead
-            print(f"tinyweb: {sentence}", file=sys.stderr)
+            print(f"tinyweb: {_seen(sentence)}", file=sys.stderr)
         code = 2
     sys.exit(code if isinstance(code, int) else 0)

@@ -33,7 +33,7 @@ from tinyweb.cli.common import (
     sizes,
     stderr,
 )
-from tinyweb.errors import ExportError
+from tinyweb.errors import ExportError, printable
 from tinyweb.kinds import ExportQuant
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def export_onnx(
             ", ".join(f"{e['name']} {e['dtype']}[{', '.join(map(str, shape_text(e)))}]" for e in ends[side])
             for side in ("inputs", "outputs")
         ]
-        console.print(f"{entry}: {' → '.join(told)}", highlight=False, markup=False)
+        console.print(printable(f"{entry}: {' → '.join(told)}"), highlight=False, markup=False)
     for v in made["variables"]:
-        console.print(f"{v['name']}: {v['min']} … {v['max']}", highlight=False, markup=False)
+        console.print(printable(f"{v['name']}: {v['min']} … {v['max']}"), highlight=False, markup=False)
     say_devices(console, output)

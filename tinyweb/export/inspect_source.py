@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tinyweb.errors import ExportError, ModelFormatError, SourceError, TinywebError
+from tinyweb.errors import ExportError, ModelFormatError, SourceError, TinywebError, printable
 from tinyweb.export.choices import quants
 from tinyweb.export.estimate import Shapes, choices
 from tinyweb.export.profiles import PAGE_BYTES, PROFILES, Fit, line, size
@@ -264,55 +264,65 @@ def _count(number: int) -> str:
 def source_table(report: Mapping[str, Any]) -> Table:
     """The report for people."""
     from rich.table import Table
+    from rich.text import Text
 
-    grid = Table(title=f"{report['name']} ({report['kind']})", title_justify="left", show_header=False, box=None)
+    heading = Text(printable(f"{report['name']} ({report['kind']})"))
+    grid = Table(title=heading, title_justify="left", show_header=False, box=None)
     grid.add_column(style="bold")
     grid.add_column()
+
+    def row(*cells: str) -> None:
+        grid.add_row(*(Text(printable(cell)) for cell in cells))  # names of a file are no markup
+
     if not report["supported"]:
-        grid.add_row("not supported", report["reason"])
+        row("not supported", report["reason"])
     for key in ("architecture", "layers", "vocab_size", "context", "size", "scheduler", "steps"):
         if key in report:
-            grid.add_row(key.replace("_", " "), str(report[key]))
+            row(key.replace("_", " "), str(report[key]))
     for key in ("inputs", "outputs"):
         for p in report.get(key, ()):
-            grid.add_row(key[:-1], f"{p['name']}: {p['type']} {p['shape'] if p['shape'] is not None else ''}")
+            row(key[:-1], f"{p['name']}: {p['type']} {p['shape'] if p['shape'] is not None else ''}")
     for name, places in report.get("dynamic", {}).items():
         assumed = report.get("assumed", {}).get(name)
-        told = f"--dim '{name}=1'" if assumed is None else f"taken as {' … '.join(map(str, dict.fromkeys(assumed)))}"
-        grid.add_row("symbolic size", f"{name}: {', '.join(places)} ({told})")
+        told = (
+            f"--dim {shlex.quote(f'{name}=1')}"
+            if assumed is None
+            else f"taken as {' … '.join(map(str, dict.fromkeys(assumed)))}"
+        )
+        row("symbolic size", f"{name}: {', '.join(places)} ({told})")
     if operators := report.get("operators"):
-        grid.add_row("operators", ", ".join(f"{name} ({count})" for name, count in operators.items()))
+        row("operators", ", ".join(f"{name} ({count})" for name, count in operators.items()))
     for key, title in (("unsupported", "not supported"), ("host", "reads values back")):
         for u in report.get(key, ()):
             more = " …" if u["count"] > len(u["nodes"]) else ""
-            grid.add_row(title, f"{u['operator']} (version {u['version']}): {', '.join(u['nodes'])}{more}")
+            row(title, f"{u['operator']} (version {u['version']}): {', '.join(u['nodes'])}{more}")
     if "parameters" in report:
-        grid.add_row("parameters", _count(report["parameters"]))
+        row("parameters", _count(report["parameters"]))
     if "stored" in report:
-        grid.add_row("stored as", ", ".join(f"{t} ({_count(n)})" for t, n in report["stored"].items()))
+        row("stored as", ", ".join(f"{t} ({_count(n)})" for t, n in report["stored"].items()))
     if "initializer_bytes" in report:
-        grid.add_row("weights", f"{report['initializer_bytes'] / 1e6:.2f} MB")
-    grid.add_row("files", f"{report['bytes'] / 1e6:.1f} MB")
+        row("weights", f"{report['initializer_bytes'] / 1e6:.2f} MB")
+    row("files", f"{report['bytes'] / 1e6:.1f} MB")
     if labels := report.get("labels"):
-        grid.add_row("labels", f"{len(labels)}: {', '.join(labels[:8])}{' …' if len(labels) > 8 else ''}")
+        row("labels", f"{len(labels)}: {', '.join(labels[:8])}{' …' if len(labels) > 8 else ''}")
     if "chat_template" in report:
-        grid.add_row("chat template", "yes" if report["chat_template"] else "no: its page continues texts")
+        row("chat template", "yes" if report["chat_template"] else "no: its page continues texts")
     for quant, count in report.get("weight_bytes", {}).items():
-        grid.add_row(f"as {quant}", f"{count / 1e6:.1f} MB")
+        row(f"as {quant}", f"{count / 1e6:.1f} MB")
     for target, kinds in report.get("memory", {}).items():
-        grid.add_row(f"memory, {target}", ", ".join(f"{kind} {n / 1e6:.2f} MB" for kind, n in kinds.items()))
+        row(f"memory, {target}", ", ".join(f"{kind} {n / 1e6:.2f} MB" for kind, n in kinds.items()))
     if report.get("unplanned"):
         guesses = " Sizes that were guessed may be at fault: say them with --dim." if report.get("assumed") else ""
-        grid.add_row("memory", f"not known with these sizes: {report['unplanned']}.{guesses}")
+        row("memory", f"not known with these sizes: {report['unplanned']}.{guesses}")
     for device in report.get("devices", ()):
         if "quant" not in device:
-            grid.add_row(device["title"], line(Fit(**device)))
+            row(device["title"], line(Fit(**device)))
             continue
         what = " ".join(f"--{option} {device[option]}" for option in ("quant", "cache", "context"))
         bytes_of = f"{size(device['needs'] or 0)} of {size(device['memory'])}"
-        grid.add_row(device["title"], f"{what}: {bytes_of}" if device["fits"] else "nothing fits")
+        row(device["title"], f"{what}: {bytes_of}" if device["fits"] else "nothing fits")
     if report["export"] and report["supported"]:
         assumed = report.get("assumed", {}) if report["export"] == "onnx" else {}
-        sizes = "".join(f" --dim {json.dumps(f'{n}={d[0]}')}" for n, d in assumed.items())
-        grid.add_row("", f"tinyweb export {report['export']} {json.dumps(report['path'])}{sizes} -o site")
+        sizes = "".join(f" --dim {shlex.quote(f'{n}={d[0]}')}" for n, d in assumed.items())
+        row("", f"tinyweb export {report['export']} {shlex.quote(report['path'])}{sizes} -o site")
     return grid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -49,7 +50,9 @@ def names_of(given: Iterable[Any]) -> list[str]:
 
 def fixed_hint(given: Iterable[Any]) -> str:
     """What to do where a number is needed."""
-    return f"a number is needed here: list sizes, as in --dim {(names_of(given) or ['name'])[0]}=16,64"
+    return (
+        f"a number is needed here: list sizes, as in --dim {shlex.quote((names_of(given) or ['name'])[0] + '=16,64')}"
+    )
 
 
 def fixed(size: Size) -> int:
