@@ -284,11 +284,8 @@ def source_table(report: Mapping[str, Any]) -> Table:
             row(key[:-1], f"{p['name']}: {p['type']} {p['shape'] if p['shape'] is not None else ''}")
     for name, places in report.get("dynamic", {}).items():
         assumed = report.get("assumed", {}).get(name)
-        told = (
-            f"--dim {shlex.quote(f'{name}=1')}"
-            if assumed is None
-            else f"taken as {' … '.join(map(str, dict.fromkeys(assumed)))}"
-        )
+        known = "follows from the inputs" if "assumed" in report else f"--dim {shlex.quote(f'{name}=1')}"
+        told = known if assumed is None else f"taken as {' … '.join(map(str, dict.fromkeys(assumed)))}"
         row("symbolic size", f"{name}: {', '.join(places)} ({told})")
     if operators := report.get("operators"):
         row("operators", ", ".join(f"{name} ({count})" for name, count in operators.items()))
