@@ -325,3 +325,24 @@ def test_sizes_on_the_command_line() -> None:
     for wrong in ("a", "a=", "=1", "a=x", "a=4:2", "a=-1", "a=1,-1", "a=-1:4", "a=1:2:3", f"a=1:{1 << 80}"):
         with pytest.raises(ExportError, match="--dim"):
             sizes([wrong])
+
+
+def test_text_that_comes_out_is_left_out(tmp_path: Path) -> None:
+    """A classifier with labels of text has its scores left; maps are given as the matrix below them."""
+    ml, names = "ai.onnx.ml", ["no", "yes", "maybe"]
+    nodes = [
+        helper.make_node("LinearClassifier", ["x"], ["l", "s"], domain=ml, coefficients=[0.5] * 6, intercepts=[0.0] * 3,
+                         classlabels_strings=names),
+        helper.make_node("Identity", ["l"], ["label"]),
+        helper.make_node("ZipMap", ["s"], ["maps"], domain=ml, classlabels_strings=names),
+    ]  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2])
+    label = helper.make_tensor_value_info("label", TensorProto.STRING, [1])
+    graph = helper.make_graph(nodes, "g", [x], [label, helper.make_empty_tensor_value_info("maps")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(ml, 3)]
+    path = tmp_path / "labels.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets), path)
+    remarks = inspect_source(path)["remarks"]
+    assert len(remarks) == 2 and "label is text" in remarks[0] and "maps is the matrix" in remarks[1]
+    made = export_onnx(path, tmp_path / "site", OnnxOptions(targets=["wasm"], page=False))
+    assert [(e["name"], e["shape"]) for e in made["functions"]["run"]["outputs"]] == [("maps", [1, 3])]

@@ -293,6 +293,8 @@ def source_table(report: Mapping[str, Any]) -> Table:
         for u in report.get(key, ()):
             more = " …" if u["count"] > len(u["nodes"]) else ""
             row(title, f"{u['operator']} (version {u['version']}): {', '.join(u['nodes'])}{more}")
+    for remark in report.get("remarks", ()):
+        row("remark", remark)
     if "parameters" in report:
         row("parameters", _count(report["parameters"]))
     if "stored" in report:

@@ -27,7 +27,7 @@ from tinyweb.export.graph_quant import quantised
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.folder import OnnxFolder
-from tinyweb.formats.onnx.report import report
+from tinyweb.formats.onnx.report import TEXT, report
 from tinyweb.graph.ir import Size, Variable, size_max
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.kinds import MIXED, STORED, ExportQuant
@@ -61,10 +61,15 @@ class OnnxOptions:
 
 
 class OnnxFunction:
-    """A model as a function of Tensors by name. Its weights have the names of the graph."""
+    """A model as a function of Tensors by name. Its weights have the names of the graph. Outputs that are text are left
+    out, of the model, too."""
 
     def __init__(self, model: OnnxModel, examples: Mapping[str, Tensor], fixed: Mapping[str, Any]):
         self.model, self.fixed = model, fixed
+        numbers = [p.name for p in model.outputs if p.type != TEXT]
+        if not numbers:
+            raise ExportError("All outputs of the model are text: a page is given tensors of numbers only.")
+        model.graph.keep(numbers)
         with suppress(TinywebError, NotImplementedError):  # the recording says what is wrong, in both branches of an If
             model(**examples, **fixed)  # what is known is computed once, outside of the recording
         self.weights = model.weights(DEVICE)

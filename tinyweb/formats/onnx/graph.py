@@ -87,6 +87,18 @@ class Graph:
             self.values[name] = value_of(self.constants[name], files)
         return self.values[name]
 
+    def keep(self, names: Iterable[str]) -> None:
+        """Leaves out the other outputs, and what is computed for them alone: such outputs of nodes lose their names."""
+        needed = set(names)
+        self.outputs[:] = [p for p in self.outputs if p.name in needed]
+        kept = []
+        for node in reversed(self.nodes):
+            if needed.intersection(filter(None, node.outputs)):
+                node.outputs = tuple(n if n in needed else "" for n in node.outputs)
+                needed.update(node.uses())
+                kept.append(node)
+        self.nodes[:] = reversed(kept)
+
     def every_node(self) -> Iterator[Node]:
         """The nodes, with those of graphs and functions within."""
         for node in self.nodes:

@@ -15,6 +15,7 @@ from tinyweb.formats.onnx.registry import find
 from tinyweb.formats.onnx.tensors import bytes_of
 from tinyweb.formats.onnx.types import kind_of
 
+TEXT = "tensor(string)"
 SHOWN = 20  # paths of nodes that one entry names
 
 
@@ -23,7 +24,8 @@ def report(model: OnnxModel) -> dict[str, Any]:
 
     `operators` counts them (in functions, once for each call); `unsupported` has each with the paths of its nodes,
     `host` those that read values back, so that a recording needs their inputs known; `dynamic` the symbolic sizes, with
-    the inputs and outputs that have them; `stored` the elements of initializers by type.
+    the inputs and outputs that have them; `stored` the elements of initializers by type; `remarks` says in words what
+    an export does otherwise than the graph.
     """
     nodes = list(model.graph.every_node())
     counts = Counter(name_of(n) for n in nodes)
@@ -39,8 +41,20 @@ def report(model: OnnxModel) -> dict[str, Any]:
         "dynamic": _dynamic(model),
         "opsets": model.opsets,
         "producer": model.producer,
+        "remarks": _remarks(model),
         **_weights(model.graph),
     }
+
+
+def _remarks(model: OnnxModel) -> list[str]:
+    nodes = {name: node for node in model.graph.every_node() for name in node.outputs}
+    found = []
+    for p in model.outputs:
+        if p.type == TEXT:
+            found.append(f"output {p.name} is text: an export leaves it out")
+        elif p.name in nodes and nodes[p.name].op == "ZipMap":
+            found.append(f"output {p.name} is the matrix that ZipMap makes maps of: a column for each class")
+    return found
 
 
 def name_of(node: Node) -> str:

@@ -78,7 +78,10 @@ def linear_regressor(call: Call, x: Tensor) -> Tensor:
 
 
 def labelled(call: Call, scores: Tensor, names: Sequence[str]) -> Any:
-    """The class with the highest score: its number, or its name, for which scores are read back."""
+    """The class with the highest score: its number, or its name, for which scores are read back; None where
+    nothing reads it."""
+    if not call.node.outputs[0]:
+        return None
     best = scores.argmax(-1)
     for name in names:
         if call.has(name) and not name.endswith("strings"):
