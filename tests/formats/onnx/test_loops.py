@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tinyweb import Tensor, jit
-from tinyweb.formats.onnx import OnnxModel
+from tinyweb.formats.onnx import OnnxModel, interpret
 from tinyweb.tracing import capture
 
 FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -103,6 +103,21 @@ def looping(nodes: Sequence[Any], outputs: Sequence[Any], steps: int) -> onnx.Mo
     names = ["h_end", "rows"][: len(outputs) - 1]
     return model([node("Loop", ["count", "yes", "h0"], names, body=body)], [value("h0", FLOAT, [2, 4])], names,
                  w=WEIGHT, count=np.array(steps), yes=np.array(True), least=HALF, half=HALF)  # fmt: skip
+
+
+def test_loops_within_loops_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a node in the innermost, too."""
+    monkeypatch.setattr(interpret, "MAX_NODES", 2000)
+    held = [numpy_helper.from_array(np.asarray(v), n) for n, v in {"count": 1 << 62, "yes": True}.items()]
+    given, ends = [value("i", INT, []), value("go", BOOL, [])], [value("go", BOOL, [])]
+    body = helper.make_graph([], "body", given, ends)
+    for depth in range(3):
+        going = value("yes", BOOL, [])
+        body = helper.make_graph([node("Loop", ["count", "yes"], [], body=body)], f"b{depth}", given, [going])
+    graph = helper.make_graph([node("Loop", ["count", "yes"], [], body=body)], "g", [], [going], held)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    with pytest.raises(NotImplementedError, match="Loop.*more than 2000 nodes"):
+        OnnxModel(made.SerializeToString())()
 
 
 STEP = [node("MatMul", ["h", "w"], ["m"]), node("Cast", ["i"], ["f"], to=FLOAT), node("Cos", ["f"], ["c"]),

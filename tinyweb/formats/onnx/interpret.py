@@ -21,6 +21,7 @@ from tinyweb.formats.onnx.types import ElementType
 from tinyweb.graph.ir import UOp
 from tinyweb.tensor import Tensor
 
+MAX_NODES = 1 << 18  # of a call with all the steps of its loops, which in hostile files go on for years
 WORTH_KNOWING = 1 << 16  # elements: what is larger is no shape, and stays on the device
 # what a lowering raises for values it cannot take
 WRONG = (
@@ -76,9 +77,13 @@ class Interpreter:
     activations: str = "float"
     growing: Mapping[int, Grow] = field(default_factory=dict)
     bound: Mapping[str, int] = field(default_factory=dict)  # values of the Variables in the inputs' shapes
+    evaluated: int = 0  # graphs and nodes
 
     def run(self, graph: Graph, inputs: Mapping[str, Any], outer: Scope | None = None) -> list[Any]:
         """The outputs in order, as `Held` where their type is one that tinyweb lacks."""
+        self.evaluated += 1 + len(graph.nodes)
+        if self.evaluated > MAX_NODES:
+            raise NotImplementedError(f"more than {MAX_NODES} nodes are evaluated: its loops take too many steps")
         scope = Scope(outer)
         for name in graph.constants:
             value, kind = graph.constant(name, self.files)
