@@ -116,7 +116,7 @@ def test_loops_within_loops_end(monkeypatch: pytest.MonkeyPatch) -> None:
         body = helper.make_graph([node("Loop", ["count", "yes"], [], body=body)], f"b{depth}", given, [going])
     graph = helper.make_graph([node("Loop", ["count", "yes"], [], body=body)], "g", [], [going], held)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    with pytest.raises(NotImplementedError, match="Loop.*more than 2000 nodes"):
+    with pytest.raises(NotImplementedError, match=r"Loop.*more than 2000 nodes"):
         OnnxModel(made.SerializeToString())()
 
 
