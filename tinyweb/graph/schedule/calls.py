@@ -75,9 +75,10 @@ def numbered(kernel: UOp) -> tuple[UOp, list[int]]:
     return substitute(kernel, table), kept
 
 
-def within_limit(call: KernelCall) -> Iterator[KernelCall]:
-    """The calls that do what one does, each for as many neighbouring parts of a join as bind few enough buffers."""
-    if len(call.buffers) <= MAX_INPUTS + 1:
+def within_limit(call: KernelCall, inputs: int = MAX_INPUTS) -> Iterator[KernelCall]:
+    """The calls that do what one does, each for as many neighbouring parts of a join as bind few enough buffers: of
+    `inputs` and a result."""
+    if len(call.buffers) <= inputs + 1:
         yield call
         return
     nodes = call.kernel.toposort()
@@ -87,11 +88,11 @@ def within_limit(call: KernelCall) -> Iterator[KernelCall]:
             for start in (*(p[0] for p in parts[-1:]), first):
                 some = r.replace(src=(as_index(end - start),))
                 kernel, slots = numbered(simplify(substitute(call.kernel, {r: some + start})))
-                if len(slots) <= MAX_INPUTS + 1:
+                if len(slots) <= inputs + 1:
                     break
             parts[len(parts) - (start != first) :] = [(start, kernel, slots)]
         if parts:
             for _, kernel, slots in parts:
-                yield from within_limit(KernelCall(kernel, tuple(call.buffers[i] for i in slots)))
+                yield from within_limit(KernelCall(kernel, tuple(call.buffers[i] for i in slots)), inputs)
             return
     yield call

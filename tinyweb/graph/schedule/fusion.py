@@ -31,7 +31,7 @@ from tinyweb.graph.ir import (
     toposort,
 )
 from tinyweb.graph.schedule.attention import candidates, halves
-from tinyweb.graph.schedule.calls import MAX_INPUTS, MOST_BUFFERS
+from tinyweb.graph.schedule.calls import MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.recomputation import is_summed, worth_storing, worth_storing_once
@@ -326,7 +326,7 @@ class Fusion:
     def _elementwise(self, u: UOp) -> State:
         every = frozenset[UOp]().union(*(self.state[s].inputs for s in u.src))
         same_join = all(st.joined and st.inputs == every for s in u.src if (st := self.state[s]).inputs)
-        joined = len(every) > MAX_INPUTS and (same_join or _is_join(u))
+        joined = len(every) > self.max_inputs and (same_join or _is_join(u))
         joined = joined and all(self.state[s].kind is Kind.NONE for s in u.src)
         if len(every) > self.max_inputs and not joined:
             for s in sorted(dict.fromkeys(u.src), key=lambda s: -len(self.state[s].inputs)):

@@ -117,7 +117,7 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
         roots = _compute_first(roots, clashes)
     ordered = _order(stores, memory, recipes)
     built = [(s.kernel, s.buffers) for s in ordered if s.kernel is not None]
-    calls = tuple(part for call in join(built) for part in within_limit(KernelCall(*call)))
+    calls = tuple(part for call in join(built) for part in within_limit(KernelCall(*call), fusion.max_inputs))
     for call in calls:
         verify("schedule", call.kernel, kernel_spec)
     if spec_level():
