@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import FilePayload, Page
 
 from tests.control.shared import Shared
 from tests.e2e.conftest import Served
@@ -43,8 +43,8 @@ def test_numbers_in_and_out(graph_site: Path, open_site: Callable[..., Page], ba
     page.get_by_test_id("input-0-kind").select_option("npy")
     file = io.BytesIO()
     np.save(file, X)
-    chosen = {"name": "x.npy", "mimeType": "application/octet-stream", "buffer": file.getvalue()}
-    page.locator('input[type="file"][accept=".npy"]').set_input_files(chosen)  # type: ignore[arg-type]
+    chosen = FilePayload(name="x.npy", mimeType="application/octet-stream", buffer=file.getvalue())
+    page.locator('input[type="file"][accept=".npy"]').set_input_files(chosen)
     page.get_by_test_id("times").wait_for()
     wait_for(page, "ready")
     page.get_by_test_id("output-0-view").select_option("numbers")

@@ -136,9 +136,11 @@ def sliding(c: Config, usual: Callable[[int], bool]) -> list[bool]:
     return [k == KINDS[1] for k in kinds]
 
 
-def kinds_of_layers(c: Config, kinds: Mapping[str, bool], usual: Callable[[int], bool]) -> list[bool]:
-    """For each layer what `kinds` has for the word that `layer_types` says; or what is `usual`."""
-    count, found = layer_count(c), c.values.get("layer_types")
+def kinds_of_layers(
+    c: Config, kinds: Mapping[str, bool], usual: Callable[[int], bool], key: str = "layer_types"
+) -> list[bool]:
+    """For each layer what `kinds` has for the word that `key` says; or what is `usual`."""
+    count, found = layer_count(c), c.values.get(key)
     if found is None:
         return [usual(i) for i in range(count)]
     if (
@@ -147,7 +149,7 @@ def kinds_of_layers(c: Config, kinds: Mapping[str, bool], usual: Callable[[int],
         or any(not isinstance(k, str) or k not in kinds for k in found)
     ):
         raise ModelFormatError(
-            f"{c.where}: 'layer_types' must name {count} layers, each {' or '.join(kinds)}, found {str(found)[:60]}"
+            f"{c.where}: '{key}' must name {count} layers, each {' or '.join(kinds)}, found {str(found)[:60]}"
         )
     return [kinds[k] for k in found]
 

@@ -21,9 +21,7 @@ from tinyweb.models.decoder.config import (
     StateSpaceConfig,
 )
 
-KINDS = {
-    "mamba": False, "linear_attention": False, "attention": True, "full_attention": True,
-}  # fmt: skip
+KINDS = {"mamba": False, "attention": True, "linear_attention": False, "full_attention": True}
 INFINITE = (math.inf, "Infinity", {"__float__": "Infinity"})  # JSON has no such number
 
 
@@ -143,16 +141,5 @@ def _mixed(config: DecoderConfig, attends: list[bool], attention: MixerConfig, s
 
 def _attends(c: Config) -> list[bool]:
     """For each layer whether it has attention in place of a state."""
-    count = fields.layer_count(c)
-    kinds = c.values.get("layer_types") or c.values.get("layers_block_type")
-    if kinds is None:
-        return [False] * count
-    if (
-        not isinstance(kinds, list)
-        or len(kinds) != count
-        or any(not isinstance(k, str) or k not in KINDS for k in kinds)
-    ):
-        raise ModelFormatError(
-            f"{c.where}: 'layer_types' must name {count} layers, each mamba or attention, found {str(kinds)[:60]}"
-        )
-    return [KINDS[k] for k in kinds]
+    key = "layer_types" if c.values.get("layer_types") is not None else "layers_block_type"
+    return fields.kinds_of_layers(c, KINDS, lambda _: False, key)
