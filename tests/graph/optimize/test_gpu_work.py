@@ -23,7 +23,8 @@ MOST = 1.25
 
 
 def programs(make: Callable[[], Tensor]) -> list[Program]:
-    return [program_for(call.kernel, webgpu_target()) for call in capture(lambda: make().realize()).calls]
+    target = webgpu_target()
+    return [program_for(call.kernel, target) for call in capture(lambda: make().realize(), target).calls]
 
 
 def product(m: int, k: int, n: int, batches: int = 1) -> Callable[[], Tensor]:
