@@ -29,7 +29,7 @@ export interface Times {
   /** Inputs to the device, kernels, and outputs back. */
   runMs: number;
   /** Between the page and the worker that the model runs in. */
-  wayMs: number;
+  transferMs: number;
 }
 
 export interface RunnerState {
@@ -326,7 +326,7 @@ export class Runner extends Store<RunnerState> {
       const outputs: Record<string, unknown> = await answer;
       return { outputs, runMs: (await answer.result).runMs };
     }, signal);
-    const took: Times = { prepareMs: prepared - begun, runMs, wayMs: Math.max(0, performance.now() - prepared - runMs) };
+    const took: Times = { prepareMs: prepared - begun, runMs, transferMs: Math.max(0, performance.now() - prepared - runMs) };
     const shown = current.outputs.map((spec): Shown => {
       const { data, shape } = unpacked(outputs[spec.name], spec);
       const values = toNumbers(data, spec.dtype);

@@ -38,9 +38,9 @@ function TimesCard({ runner }: { runner: Runner }): JSX.Element | null {
   const phases: [keyof Times, string][] = [
     ["prepareMs", "Inputs made"],
     ["runMs", "On the device"],
-    ["wayMs", "There and back"],
+    ["transferMs", "There and back"],
   ];
-  const whole = (t: Times): number => t.prepareMs + t.runMs + t.wayMs;
+  const whole = (t: Times): number => t.prepareMs + t.runMs + t.transferMs;
   return (
     <section class="card port" aria-labelledby="times-title" data-testid="times">
       <div class="port-head">
