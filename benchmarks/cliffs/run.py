@@ -1,6 +1,8 @@
-"""Works of array code beside PyTorch on this processor, two threads each, in alternating turns in one process.
+"""Works of array code beside PyTorch on this processor, two threads each, or on a GPU, in alternating turns in one
+process.
 
 usage: python -m benchmarks cliffs [--only REGEX] [--seconds 900] [--json FILE] [--list]
+       python -m benchmarks cliffs --device WEBGPU …             (on a GPU, beside PyTorch on CUDA)
        python -m benchmarks cliffs --wasm [--threads 2] …        (in Chromium beside onnxruntime-web: cliffs/wasm.py)
 
 For each work: median times, their ratio (above 1: tinyweb is faster), that of the fastest turns, how long its first
@@ -11,6 +13,7 @@ it needs. On a busy machine the fastest turns tell more than the medians.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -85,11 +88,23 @@ def all_of(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
+def peer_device() -> str:
+    """Where PyTorch computes: on this processor as we do, else on the GPU that CUDA has."""
+    return "cpu" if Device.DEFAULT == "CPU" else "cuda"
+
+
 def placed(work: Work) -> tuple[list[Tensor], list[torch.Tensor]]:
     """The inputs of both sides, in memory."""
     arrays = work.arrays()
     ours = [t.realize() for t in (work.place(arrays) if work.place else map(Tensor, arrays))]
-    return ours, [torch.from_numpy(a) for a in arrays]
+    return ours, [torch.from_numpy(a).to(peer_device()) for a in arrays]
+
+
+def finish(device: str) -> None:
+    """Wait for both sides' launches."""
+    Device[device].runtime.synchronize()
+    if peer_device() == "cuda":
+        torch.cuda.synchronize()
 
 
 def differs(work: Work, ours: Sequence[Array], theirs: Sequence[Array]) -> str | None:
@@ -111,14 +126,14 @@ def check(work: Work) -> str | None:
     ours, theirs = placed(work)
     found = [t.numpy() for t in all_of(work.ours(*ours))]
     with torch.no_grad():
-        return differs(work, found, [t.numpy() for t in all_of(work.theirs(*theirs))])
+        return differs(work, found, [t.cpu().numpy() for t in all_of(work.theirs(*theirs))])
 
 
 def measure(work: Work, cache: Path) -> Result:
     """One work, with nothing compiled: `cache` is an empty folder for what is. What fails is in the result."""
     result = Result(work.name, note=work.note)
     os.environ["TINYWEB_CACHE"] = str(cache)
-    Device["CPU"].compiled.clear()
+    Device[Device.DEFAULT].compiled.clear()
     try:
         with torch.no_grad():
             _measure(work, result)
@@ -140,22 +155,25 @@ def _measure(work: Work, result: Result) -> None:
     def their_step() -> list[torch.Tensor]:
         return [t.contiguous() for t in all_of(work.theirs(*theirs))]
 
+    device = Device.DEFAULT
     begin = time.perf_counter()
     first, *others = our_step()
     first.realize(*others)
+    finish(device)
     result.first_call = time.perf_counter() - begin
 
     plan = capture(our_step)
     result.launches = len(plan.calls)
-    target = Device["CPU"].runtime.target
+    target = Device[device].runtime.target
     result.executed, result.needed = executed(plan, target), total(work.needs, target)
-    if problem := differs(work, [t.numpy() for t in out], [t.numpy() for t in their_step()]):
+    if problem := differs(work, [t.numpy() for t in out], [t.cpu().numpy() for t in their_step()]):
         result.problem = f"results differ: {problem}"
         return
 
+    sync = functools.partial(finish, device)
     timed_step = jit(our_step, freeze=False)  # both sides get operands that they have not seen before
     sides: list[tuple[Callable[[], object], list[float]]] = [(timed_step, result.ours), (their_step, result.theirs)]
-    repeats = [_warm(run) for run, _ in sides]
+    repeats = [_warm(run, sync) for run, _ in sides]
     begin = time.perf_counter()
     for turn in range(TURNS):
         if turn >= LEAST_TURNS and time.perf_counter() - begin > TIMING_SECONDS:
@@ -163,14 +181,14 @@ def _measure(work: Work, result: Result) -> None:
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             time.sleep(PAUSE_SECONDS)
             run, seconds = sides[side]
-            seconds.append(timed(run, repeats[side]) / repeats[side])
+            seconds.append(timed(run, repeats[side], sync) / repeats[side])
 
 
-def _warm(run: Callable[[], object]) -> int:
+def _warm(run: Callable[[], object], sync: Callable[[], None]) -> int:
     """Run until what is lazy is done; how often a turn is to repeat it."""
     begin, fastest = time.perf_counter(), math.inf
     for number in range(MAX_REPEAT):
-        seconds = timed(run, 1)
+        seconds = timed(run, 1, sync)
         if number > 0:  # the first may compile
             fastest = min(fastest, seconds)
         if number >= 1 and time.perf_counter() - begin >= WARM_SECONDS:
@@ -224,6 +242,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--list", action="store_true", help="list the works")
     parser.add_argument("--lock", type=Path, metavar="FILE", help="hold this file's lock while works are timed")
     parser.add_argument("--niceness", type=int, metavar="N", help="niceness of this process, -20 … 19")
+    parser.add_argument("--device", default="CPU", help="ours; PyTorch's is CUDA for all but the CPU (default: CPU)")
     parser.add_argument("--wasm", action="store_true", help="in Chromium, beside onnxruntime-web's WASM")
     parser.add_argument("--threads", type=int, choices=(1, 2), default=THREADS, help="of both, with --wasm")
     given = parser.parse_args(arguments)
@@ -246,6 +265,9 @@ def main(arguments: Sequence[str]) -> None:
         return
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(THREADS)) | {"TINYWEB_SCHEDULES": "none"})
     torch.set_num_threads(THREADS)
+    os.environ["TINYWEB_DEVICE"] = given.device
+    if peer_device() == "cuda" and not torch.cuda.is_available():
+        sys.exit(f"--device {given.device} is measured beside PyTorch on CUDA, which has no device here")
     begin, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder, alone(given.lock, given.niceness)([os.getpid()]):
