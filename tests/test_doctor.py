@@ -19,7 +19,8 @@ def by_name() -> dict[str, doctor.Finding]:
 
 def test_every_device_works_where_the_tests_run() -> None:
     found = by_name()
-    assert list(found) == ["packages", "toolchain", "CPU", "WASM", "WEBGPU", "INTERPRETER", "browser"]
+    drivers = [k for k in open_module.RUNTIMES if k in ("OPENCL", "CUDA", "HIP")]
+    assert list(found) == ["packages", "toolchain", "CPU", "WASM", "WEBGPU", *drivers, "INTERPRETER", "browser"]
     for name in ("packages", "toolchain", "CPU", "WASM", "WEBGPU", "INTERPRETER"):
         assert found[name]["works"], found[name]
         assert found[name]["reason"] == "" and found[name]["detail"]

@@ -27,13 +27,12 @@ from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import fits
 from tinyweb.graph.schedule.views import walk
 from tinyweb.graph.target import Target
-from tinyweb.native_runtimes.open import open_runtime
+from tinyweb.native_runtimes.open import device_name, open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Replay, Runtime
 from tinyweb.schedules import remembered
 
 SPARE = 4  # times what is laid out anew that must be free
 _ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
-NAMES = ("CPU", "DISK", "WASM", "WEBGPU", "INTERPRETER")
 
 
 class Buffer:
@@ -315,10 +314,7 @@ class _Devices:
         return self.canonical(os.environ.get("TINYWEB_DEVICE") or "CPU")
 
     def canonical(self, name: str) -> str:
-        upper = name.upper()
-        if upper not in NAMES:
-            raise DeviceError(f"unknown device {name!r}: choose one of {', '.join(NAMES)} (TINYWEB_DEVICE or device=)")
-        return upper
+        return device_name(name)
 
     def __getitem__(self, name: str) -> OpenDevice:
         name = self.canonical(name)

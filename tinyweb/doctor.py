@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import platform
 import struct
 import time
@@ -14,7 +16,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import TinywebError
 from tinyweb.graph.ir import Ops, ParamArg, UOp, toposort
 from tinyweb.graph.program import ParamInfo, Program
-from tinyweb.native_runtimes.open import open_runtime
+from tinyweb.native_runtimes.open import RUNTIMES, open_runtime
 from tinyweb.native_runtimes.protocol import Launch, Runtime
 from tinyweb.requirements import advice, unmet
 
@@ -29,17 +31,19 @@ class Finding(TypedDict):
 
 
 def diagnose() -> list[Finding]:
-    """Look at the packages that are needed, try the toolchain and every device, in the order CPU, WASM, WEBGPU,
-    INTERPRETER, and look for a browser.
+    """Look at the packages that are needed, try the toolchain and the first device of every kind, in the order CPU,
+    WASM, WEBGPU, those with drivers of their own, INTERPRETER, and look for a browser.
 
     Takes a second or two; raises nothing.
     """
+    drivers = (k for k in RUNTIMES if k not in ("CPU", "DISK", "WASM", "WEBGPU", "INTERPRETER"))
     checks: tuple[tuple[str, Callable[[], str]], ...] = (
         ("packages", _packages),
         ("toolchain", _toolchain),
         ("CPU", _cpu),
         ("WASM", _wasm),
         ("WEBGPU", _webgpu),
+        *((kind, functools.partial(_driver, kind)) for kind in drivers),
         ("INTERPRETER", _interpreter),
         ("browser", _browser),
     )
@@ -94,6 +98,14 @@ def _webgpu() -> str:
     return (
         f"{adapter.name} through {runtime.backend_name}, {offers}, buffers up to {megabytes} MiB, first kernel {took}"
     )
+
+
+def _driver(kind: str) -> str:
+    """A kind of device whose driver lists what is there: the module of its runtime may tell, by `devices()`."""
+    took = _run_a_kernel(open_runtime(kind))
+    listed: list[str] = getattr(importlib.import_module(RUNTIMES[kind][0]), "devices", list)()
+    names = [name if i == 0 else f"{kind}:{i} {name}" for i, name in enumerate(listed)]
+    return f"{'; '.join([*names[:1], f'first kernel {took}', *names[1:]])}"
 
 
 def _interpreter() -> str:

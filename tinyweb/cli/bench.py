@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tinyweb.cli.common import (
+    DEVICES,
     FROM,
     AsJson,
     Debug,
@@ -40,7 +41,7 @@ def bench(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            help="CPU, WASM, WEBGPU or INTERPRETER, repeatable (default: TINYWEB_DEVICE or CPU; of a site WASM).",
+            help=f"{DEVICES}; repeatable (default: TINYWEB_DEVICE or CPU; of a site WASM).",
             show_default=False,
         ),
     ] = None,
@@ -95,15 +96,16 @@ def _natively(asked: dict[str, Any], devices: Sequence[str], threads: Sequence[i
     """Each combination in a process of its own."""
     for device in devices:
         # only processors' threads are chosen here
-        for count in threads if device.upper() == "CPU" else [None]:
+        device = device.upper()
+        for count in threads if device.partition(":")[0] == "CPU" else [None]:
             env = dict(os.environ) | ({} if count is None else {"TINYWEB_THREADS": str(count)})
             command = [sys.executable, "-m", "tinyweb.cli.measure", json.dumps({**asked, "device": device})]
             done = subprocess.run(command, capture_output=True, text=True, env=env)
             if done.returncode != 0:
                 said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-                yield {"device": device.upper(), "threads": count, "error": f"measuring on {device} failed: {said}"}
+                yield {"device": device, "threads": count, "error": f"measuring on {device} failed: {said}"}
                 continue
-            yield {"device": device.upper(), "threads": count} | json.loads(done.stdout.splitlines()[-1])
+            yield {"device": device, "threads": count} | json.loads(done.stdout.splitlines()[-1])
 
 
 def _in_browser(

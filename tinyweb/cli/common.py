@@ -140,6 +140,10 @@ TemplateFile = Annotated[
     ),
 ]  # fmt: skip
 LARGEST = (1 << 31) - 1  # of a size
+DEVICES = "A device, as CPU, WEBGPU or, the second of its kind, CPU:1"
+DeviceChoice = Annotated[
+    str | None, typer.Option("--device", help=f"{DEVICES} (default: TINYWEB_DEVICE or CPU).", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error.")

@@ -14,6 +14,7 @@ from tinyweb.cli.common import (
     SHARD_BYTES,
     AsJson,
     Debug,
+    DeviceChoice,
     Force,
     Name,
     Output,
@@ -83,9 +84,7 @@ def run_detect(
     confidence: Annotated[float | None, typer.Option(min=0, max=1, help="The lowest score of a box.")] = None,
     iou: Annotated[float | None, typer.Option(min=0, max=1, help="How much boxes may overlap.")] = None,
     size: Size = None,
-    device: Annotated[
-        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
-    ] = None,
+    device: DeviceChoice = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

@@ -12,6 +12,7 @@ from tinyweb.cli.common import (
     CacheChoice,
     ChatSource,
     Debug,
+    DeviceChoice,
     RunQuant,
     TemplateFile,
     Tune,
@@ -39,9 +40,7 @@ def run_chat(
     repetition_penalty: Annotated[
         float | None, typer.Option(min=0.01, max=100.0, help="Above 1: tokens that occurred become less likely.")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
-    ] = None,
+    device: DeviceChoice = None,
     quant: RunQuant = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")

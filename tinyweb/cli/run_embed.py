@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import Debug, RunQuant, located, run_app, stderr
+from tinyweb.cli.common import Debug, DeviceChoice, RunQuant, located, run_app, stderr
 from tinyweb.cli.export_embed import EmbedSource, PassagePrefix, Pooling, QueryPrefix, given_prefixes
 
 
@@ -31,9 +31,7 @@ def run_embed(
     passage_prefix: PassagePrefix = None,
     pooling: Pooling = None,
     quant: RunQuant = None,
-    device: Annotated[
-        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
-    ] = None,
+    device: DeviceChoice = None,
     debug: Debug = False,
 ) -> None:
     """Print the embeddings of texts as JSON: a list of vectors."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, located, run_app, show_progress, stderr
+from tinyweb.cli.common import AsJson, Debug, DeviceChoice, located, run_app, show_progress, stderr
 from tinyweb.cli.export_image import ImageSource, Predicts, Scheduler, TokenizerFolder
 from tinyweb.kinds import Kind
 
@@ -42,9 +42,7 @@ def run_image(
     quant: Annotated[Kind | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
     tokenizer: TokenizerFolder = None,
     prediction: Predicts = None,
-    device: Annotated[
-        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
-    ] = None,
+    device: DeviceChoice = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

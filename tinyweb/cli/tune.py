@@ -12,6 +12,7 @@ from tinyweb.cli.common import (
     CacheChoice,
     ChatSource,
     Debug,
+    DeviceChoice,
     RunQuant,
     located,
     show_progress,
@@ -24,16 +25,13 @@ if TYPE_CHECKING:
     from tinyweb.tuning import Tuned
 
 Seconds = Annotated[float, typer.Option("--seconds", min=1, help="About how long to look.")]
-TuneDevice = Annotated[
-    str | None, typer.Option(help="CPU, WASM or WEBGPU (default: TINYWEB_DEVICE or CPU).", show_default=False)
-]
 
 
 @tune_app.command("chat")
 def tune_chat(
     source: ChatSource,
     seconds: Seconds = 300.0,
-    device: TuneDevice = None,
+    device: DeviceChoice = None,
     quant: RunQuant = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")

@@ -23,6 +23,7 @@ from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import apply, heuristic
 from tinyweb.graph.optimize.digest import describe, digest
 from tinyweb.graph.target import Target
+from tinyweb.native_runtimes.open import parse_device
 from tinyweb.schedules import Database, DatabaseError, forget_file, remembered, user_file
 from tinyweb.tracing import Plan, capture
 from tinyweb.tuning.measure import RuntimeMeasure, Worker
@@ -99,7 +100,8 @@ def tune_kernels(
     if device is None:
         device = kernels.device if isinstance(kernels, Plan) else Device.DEFAULT
     device = Device.canonical(device)
-    if device == "INTERPRETER":
+    kind, _ = parse_device(device)
+    if kind == "INTERPRETER":
         raise DeviceError("INTERPRETER is not tuned: it is slow whatever the schedule; choose CPU, WASM or WEBGPU.")
     chosen = target or Device[device].runtime.target
     path = path or user_file()
@@ -192,7 +194,7 @@ def _search(kernel: UOp, target: Target, worker: Worker, seconds: float, device:
         seconds,
         starts=() if before is None else (before,),
         # with few large blocks a worker that comes late, as others do after a pause, holds up all
-        keep_workgroups=device in SERIAL or target.parallel_threads > 1,
+        keep_workgroups=parse_device(device)[0] in SERIAL or target.parallel_threads > 1,
     )
 
 

@@ -71,8 +71,8 @@ class DiskRuntime(CpuRuntime):
 
     name = "DISK"
 
-    def __init__(self, threads: int | None = None) -> None:
-        super().__init__(threads)
+    def __init__(self, threads: int | None = None, index: int = 0) -> None:
+        super().__init__(threads, index)
         self._arena: Arena | None = None
 
     def allocate(self, nbytes: int, zeroed: bool = True) -> Any:

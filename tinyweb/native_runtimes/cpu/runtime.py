@@ -129,7 +129,8 @@ class _Prepared:
 class CpuRuntime(Turns):
     """Runtime (see `native_runtimes.protocol`) for this machine's processor. Every call returns when its work is done.
 
-    `threads` workers, by default TINYWEB_THREADS or as many as there are processors.
+    `threads` workers, by default TINYWEB_THREADS or as many as there are processors. Whatever its `index`: each runtime
+    has memory of its own.
     """
 
     name = "CPU"
@@ -137,7 +138,7 @@ class CpuRuntime(Turns):
     # when the interpreter exits and modules are empty
     max_spare, spare_bytes = 32, 128 << 20
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, index: int = 0) -> None:
         super().__init__()
         self.threads = threads if threads is not None else thread_count()
         registers = 32 if _is_arm() else None

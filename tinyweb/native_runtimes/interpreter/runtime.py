@@ -25,7 +25,7 @@ class InterpreterRuntime(Unprepared):
 
     name = "INTERPRETER"
 
-    def __init__(self, target: Target | None = None, subgroup: int = 32):
+    def __init__(self, target: Target | None = None, subgroup: int = 32, index: int = 0):
         self.target = interpreter_target() if target is None else target
         self.subgroup = subgroup
 

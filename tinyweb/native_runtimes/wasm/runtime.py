@@ -108,7 +108,7 @@ class WasmRuntime(Turns, Unprepared):
 
     name = "WASM"
 
-    def __init__(self) -> None:
+    def __init__(self, index: int = 0) -> None:  # whatever the index: each has memory of its own
         super().__init__()
         self.target: Target = wasm_target()
         config = wasmtime.Config()

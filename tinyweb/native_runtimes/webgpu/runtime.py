@@ -58,8 +58,10 @@ class WebGpuRuntime(Turns, Unprepared):
 
     name = "WEBGPU"
 
-    def __init__(self, backend: Backend | str | None = None) -> None:
+    def __init__(self, backend: Backend | str | None = None, index: int = 0) -> None:
         super().__init__()
+        if index:
+            raise DeviceError(f"WEBGPU:{index} is not there: WebGPU shows a program one adapter, the device WEBGPU")
         self._backend = open_backend(backend) if backend is None or isinstance(backend, str) else backend
         self.backend_name = self._backend.name
         self.adapter: Adapter = self._backend.adapter
