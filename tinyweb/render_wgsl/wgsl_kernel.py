@@ -217,6 +217,7 @@ class Kernel:
         if u.arg.space is Space.SHARED:
             name = self._names[u] = f"s{len(self._names)}"
             width = self._widths.get(u, 1)
+            scalar = "u32" if _words(u) else scalar
             self._top.add(f"var<workgroup> {name}: array<{type_name(scalar, width)}, {u.arg.size // width}>;")
             return
         if u.arg.space is not Space.REGISTER:
@@ -258,9 +259,11 @@ class Kernel:
         if memory.op is Ops.PARAM and memory.arg.slot in self._atomic:
             parts = [f"atomicLoad(&{self._place(memory, index, i)})" for i in range(n)]
         elif self._whole(memory, n):
-            return self._place(memory, index)
+            place = self._place(memory, index)
+            return f"{type_name('bool', n)}({place})" if _words(memory) else place
         else:
             parts = [self._place(memory, index, i) for i in range(n)]
+            parts = [f"bool({p})" for p in parts] if _words(memory) else parts
         return parts[0] if n == 1 else f"{type_name(scalar_name(memory.dtype), n)}({', '.join(parts)})"
 
     def _load(self, u: UOp) -> None:
@@ -287,6 +290,7 @@ class Kernel:
         self.named(gate)
         for i in range(n):
             lane = self._lane_of(memory, index, i)
+            lane = f"bool({lane})" if _words(memory) else lane
             self._out.add(f"if ({self.x(gate)}.{'xyzw'[i]}) {{ {name}.{'xyzw'[i]} = {lane}; }}")
 
     def _lane_of(self, memory: UOp, index: UOp, i: int) -> str:
@@ -319,6 +323,8 @@ class Kernel:
         text = (
             f"{self._matrices[memory]}()" if memory in self._matrices and value.op is Ops.STACK else bare(self.x(value))
         )
+        if _words(memory):
+            text = f"{type_name('u32', n)}({text})"
         if whole:
             statements = [(conditions[0], self._assign(u, self._place(memory, index), text, atomic))]
         else:
@@ -335,6 +341,11 @@ class Kernel:
         if u.arg not in ATOMIC or not atomic:
             raise self._error(f"WGSL cannot store with {u.arg!r} to memory that is not declared atomic")
         return f"{ATOMIC[u.arg]}(&{place}, {value});"
+
+
+def _words(memory: UOp) -> bool:
+    """Whether truth values lie as words: as `bool` in workgroup memory they were wrong with NVIDIA's Vulkan driver."""
+    return memory.op is Ops.BUFFER and memory.arg.space is Space.SHARED and memory.dtype is dtypes.bool
 
 
 def _matrix_types(program: Program) -> dict[UOp, str]:
