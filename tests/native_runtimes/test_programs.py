@@ -188,7 +188,7 @@ def test_bools_in_registers(runtime: Runtime) -> None:
     w.store(out, g, w.load(one.after(end), index(0)).cast(I32))
     w.store(out, index(4) + g * n, UOp(Ops.CAST, I32, (w.load(lanes.after(end), index(0), n),)))
     x = f32(4, 8, n)
-    got = execute(runtime, w.program("any", (4, 1, 1)), [np.zeros(4 + 4 * n, np.int32), x])[0]
+    got = execute(runtime, w.program("any_of", (4, 1, 1)), [np.zeros(4 + 4 * n, np.int32), x])[0]
     np.testing.assert_array_equal(got[:4], (x[:, :, 0] > 1.5).any(1))
     np.testing.assert_array_equal(got[4:].reshape(4, n), (x > 1.5).any(1))
 

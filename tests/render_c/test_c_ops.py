@@ -318,7 +318,7 @@ SPELLED = [
         BOOL,
         lambda w, a: a.cast(BOOL),
         "p0[v0] = (b8)(v1 != 0);",
-        "*(b8x4_m *)(p0 + v0) = (b8x4)(__builtin_convertvector((i32x4)(v1 != (i32x4)(0)), i8x4) & 1);",
+        "*(b8x4_m *)(p0 + v0) = (b8x4)(__builtin_convertvector((i32x4)(v1 != (i32x4)(0)), i8x4) & (i8x4)((i8)1));",
     ),
     (
         "bool from memory",
@@ -462,7 +462,7 @@ def test_widths_that_no_dot_has(n: int) -> None:
 
 def test_masks_between_types() -> None:
     of_long = text_of([(I64, 4)], I64, 4, lambda a: a.cast(BOOL).alu(WHERE, a, number(1, I64, 4)))[1]
-    assert of_long == "(i64x4)(v0 != (i64x4)(0)) ? v0 : (i64x4)(1ll)"
+    assert of_long == "(i64x4)(v0 != (i64x4)(0ll)) ? v0 : (i64x4)(1ll)"
 
     def again(a: UOp, b: UOp) -> UOp:
         return UOp(Ops.BITCAST, BOOL, (a.alu(LESS, b),)).alu(WHERE, a, b)  # of a mask: not the bytes that memory holds

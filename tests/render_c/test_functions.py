@@ -51,7 +51,7 @@ def test_loops_and_masks() -> None:
             const f32x4 v5 = r3_0;
             const f32x4 v6 = __builtin_convertvector(v4, i32x4) ? v5 : v0;
             if ((b8)(grid < 5)) p0[grid] = v6[2] + v6[3];
-            *(b8x4_m *)(p2 + v3) = (b8x4)(__builtin_convertvector((i32x4)(-(i32)(b8)1), i8x4) & 1);
+            *(b8x4_m *)(p2 + v3) = (b8x4)(__builtin_convertvector((i32x4)(-(i32)(b8)1), i8x4) & (i8x4)((i8)1));
           }
         }
 

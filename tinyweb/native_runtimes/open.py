@@ -13,6 +13,7 @@ RUNTIMES: dict[str, tuple[str, str]] = {
     "DISK": ("tinyweb.native_runtimes.cpu.mapped", "DiskRuntime"),
     "WASM": ("tinyweb.native_runtimes.wasm", "WasmRuntime"),
     "WEBGPU": ("tinyweb.native_runtimes.webgpu", "WebGpuRuntime"),
+    "OPENCL": ("tinyweb.native_runtimes.opencl", "OpenClRuntime"),
     "INTERPRETER": ("tinyweb.native_runtimes.interpreter", "InterpreterRuntime"),
 }
 MAX_DEVICES = 64  # of a kind: more is a typing mistake

@@ -1,4 +1,4 @@
-"""The C family's text: programs as C functions with Clang's vector extensions and no library."""
+"""The C family's text: programs as C functions with Clang's vector extensions and no library, or as kernels of GPUs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from tinyweb.graph.program import Program
 from tinyweb.render_c.c_kernel import Kernel, size_text, variable_slots
-from tinyweb.render_c.c_types import declare
+from tinyweb.render_c.c_types import declare, declare_gpu
+from tinyweb.render_c.dialect import CUDA, HIP, OPENCL, Dialect
+from tinyweb.render_c.gpu_kernel import GpuKernel
 
-__all__ = ["Kernel", "kernel_functions", "render", "size_text", "variable_slots"]
+__all__ = [
+    "CUDA", "HIP", "OPENCL", "Dialect", "GpuKernel", "Kernel", "kernel_functions", "render", "render_gpu", "size_text",
+    "variable_slots",
+]  # fmt: skip
 
 # Sizes are floor-divided; only grid sizes whose operands may be negative need these.
 FLOOR_DIVISION = """\
@@ -72,4 +77,19 @@ def render(programs: Sequence[Program]) -> str:
             f"  {p.name}_body({', '.join(arguments)});\n}}\n"
             f"int {p.name}_grid(const int *variables) {{ return {size_text(p.grid[0], variable_slots(p))}; }}\n"
         )
+    return "\n".join(parts)
+
+
+def render_gpu(programs: Sequence[Program], dialect: Dialect) -> str:
+    """Source in a language with threads: a kernel `NAME(p0, …, pn[, variables])` for each different program.
+
+    Memory comes in slot order, its vectors aligned to their size, up to 16 bytes. `variables`, only where the program
+    has some, points to 32-bit values in the order of `program.variables`.
+    """
+    kernels = [GpuKernel(p, dialect) for p in {p.name: p for p in programs}.values()]
+    vectors: set[str] = set().union(*(k.vectors for k in kernels))
+    helpers: dict[str, str] = {}
+    for k in kernels:
+        helpers |= k.helpers
+    parts = [declare_gpu(vectors, dialect), *(helpers[h] for h in sorted(helpers)), *(k.text for k in kernels)]
     return "\n".join(parts)

@@ -13,12 +13,12 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, PlanesArg, TableArg, UOp
 from tinyweb.render_c import c_helpers, dots
 from tinyweb.render_c.c_types import scalar_name, unsigned_name
-from tinyweb.render_common import is_splat, lanes
+from tinyweb.render_common import bare, is_splat, lanes
 
 if TYPE_CHECKING:
-    from tinyweb.render_c.c_kernel import Kernel
+    from tinyweb.render_c.kernel_text import KernelText
 
-Emitter: TypeAlias = "Callable[[Kernel, UOp], str]"
+Emitter: TypeAlias = "Callable[[KernelText, UOp], str]"
 
 
 def mask_bits(u: UOp) -> int:
@@ -39,7 +39,7 @@ def _is_mask(u: UOp) -> bool:
     return u.dtype is dtypes.bool and lanes(u) > 1
 
 
-def _narrow(k: Kernel, u: UOp, text: str) -> str:
+def _narrow(k: KernelText, u: UOp, text: str) -> str:
     """Cast a scalar back to its type where C would have widened it."""
     if lanes(u) == 1 and u.dtype.bits < 32:
         return f"({scalar_name(u.dtype)})({text})" if not text.startswith("(") else f"({scalar_name(u.dtype)}){text}"
@@ -49,7 +49,7 @@ def _narrow(k: Kernel, u: UOp, text: str) -> str:
 def _operator(symbol: str) -> Emitter:
     """Arithmetic on floats and indices as it stands, on other integers in an unsigned type, so that overflow wraps."""
 
-    def emit(k: Kernel, u: UOp) -> str:
+    def emit(k: KernelText, u: UOp) -> str:
         if u.dtype is dtypes.bool:
             return _LOGIC_OF[u.op](k, u)
         a, b = (k.x(s) for s in u.src)
@@ -60,17 +60,17 @@ def _operator(symbol: str) -> Emitter:
     return emit
 
 
-def _wrapping(k: Kernel, u: UOp, pattern: str, *values: str) -> str:
+def _wrapping(k: KernelText, u: UOp, pattern: str, *values: str) -> str:
     n = lanes(u)
     kind = k.vector(unsigned_name(u.dtype), n) if n == 1 else k.vector(f"u{u.dtype.bits}", n)
-    text = pattern.format(*(v if u.dtype.kind == "uint" and n > 1 else f"({kind}){v}" for v in values))
-    return f"({k.type(u)})({text})" if u.dtype.kind != "uint" or n == 1 else f"({text})"
+    text = pattern.format(*(v if u.dtype.kind == "uint" and n > 1 else k.same_size(kind, v) for v in values))
+    return k.same_size(k.type(u), f"({text})") if u.dtype.kind != "uint" or n == 1 else f"({text})"
 
 
 def _logic(symbol: str) -> Emitter:
     """& | ^ on integers, bools and masks."""
 
-    def emit(k: Kernel, u: UOp) -> str:
+    def emit(k: KernelText, u: UOp) -> str:
         if _is_mask(u):
             bits = mask_bits(u)
             if symbol == "^":
@@ -89,8 +89,13 @@ def _logic(symbol: str) -> Emitter:
 _LOGIC_OF: dict[Ops, Emitter] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
 
 
+def on_bools(op: Ops) -> Emitter:
+    """What arithmetic does with truth values."""
+    return _LOGIC_OF[op]
+
+
 def _shift(symbol: str) -> Emitter:
-    def emit(k: Kernel, u: UOp) -> str:
+    def emit(k: KernelText, u: UOp) -> str:
         a, b = (k.x(s) for s in u.src)
         if symbol == "<<" and u.dtype.kind != "uint":
             return _wrapping(k, u, "{} << {}", a, b)
@@ -109,7 +114,7 @@ def _shift(symbol: str) -> Emitter:
 def _divide(symbol: str) -> Emitter:
     """Integer division: the numerator is proven non-negative, so unsigned division, the cheaper one, is right."""
 
-    def emit(k: Kernel, u: UOp) -> str:
+    def emit(k: KernelText, u: UOp) -> str:
         a, b = (k.x(s) for s in u.src)
         if u.dtype.kind == "uint":
             return _narrow(k, u, f"({a} {symbol} {b})")
@@ -118,16 +123,16 @@ def _divide(symbol: str) -> Emitter:
     return emit
 
 
-def _maximum(k: Kernel, u: UOp) -> str:
+def _maximum(k: KernelText, u: UOp) -> str:
     if u.dtype is dtypes.bool:
         return _LOGIC_OF[Ops.MAX](k, u)
     a, b = u.src
     if not u.dtype.is_float:
         return f"__builtin_elementwise_max({k.x(a)}, {k.x(b)})"
-    if _is_number(b):
+    if is_number(b):
         a, b = b, a
     scalar, n = scalar_name(u.dtype), lanes(u)
-    name, helper = ("at_least", c_helpers.AT_LEAST) if _is_number(a) else ("maximum", c_helpers.MAXIMUM)
+    name, helper = ("at_least", c_helpers.AT_LEAST) if is_number(a) else ("maximum", c_helpers.MAXIMUM)
     name = f"{name}_{scalar}x{n}"
     # a scalar in a vector's register; branches would be taken otherwise
     whole = "!defined(__wasm__)" if n == 1 else str(int(n * u.dtype.bits % 128 == 0))
@@ -136,7 +141,7 @@ def _maximum(k: Kernel, u: UOp) -> str:
     return _on_vectors(name, f"{scalar}x{n}", n, k.x(a), k.x(b))
 
 
-def _is_number(u: UOp) -> bool:
+def is_number(u: UOp) -> bool:
     """Whether all lanes are one constant, and that is not NaN."""
     constant = u.src[0] if is_splat(u) else u
     return constant.op is Ops.CONST and constant.arg == constant.arg
@@ -149,7 +154,7 @@ def _on_vectors(function: str, kind: str, n: int, *values: str) -> str:
     return f"{function}({', '.join(f'({kind})({v})' for v in values)})[0]"
 
 
-def _f16_to_f32(k: Kernel, u: UOp) -> str:
+def _f16_to_f32(k: KernelText, u: UOp) -> str:
     n, bits = lanes(u), u.src[0]
     if bits.op is Ops.CAST and bits.src[0].dtype is dtypes.uint16:
         bits = bits.src[0]  # they are converted side by side
@@ -157,17 +162,17 @@ def _f16_to_f32(k: Kernel, u: UOp) -> str:
     return _half(k, f"f16_in_{kind}_to_f32x{n}", c_helpers.half_to_single(kind, n), f"{kind}x{n}", n, bits)
 
 
-def _f32_to_f16(k: Kernel, u: UOp) -> str:
+def _f32_to_f16(k: KernelText, u: UOp) -> str:
     n = lanes(u)
     return _half(k, f"f32_to_f16x{n}", c_helpers.F32_TO_F16.substitute(n=n), f"f32x{n}", n, u.src[0])
 
 
-def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str:
+def _half(k: KernelText, name: str, text: str, kind: str, n: int, value: UOp) -> str:
     k.need(name, text, {f"{t}x{n}" for t in c_helpers.HALF_LANES})
     return _on_vectors(name, kind, n, k.x(value))
 
 
-def _dot(k: Kernel, u: UOp) -> str:
+def _dot(k: KernelText, u: UOp) -> str:
     a, b, *high, c = u.src
     n = lanes(u)
     if isinstance(u.arg, TableArg | PlanesArg):
@@ -212,7 +217,7 @@ def _seven_bits(u: UOp) -> int | None:
     return int(number) if number is not None and abs(number) <= dots.SEVEN_BITS else None
 
 
-def _less(k: Kernel, u: UOp) -> str:
+def _less(k: KernelText, u: UOp) -> str:
     a, b = u.src
     if _is_mask(a):
         bits = mask_bits(u)
@@ -220,39 +225,39 @@ def _less(k: Kernel, u: UOp) -> str:
     return _comparison(k, u, "<")
 
 
-def _equal(k: Kernel, u: UOp) -> str:
+def _equal(k: KernelText, u: UOp) -> str:
     if _is_mask(u.src[0]):
         a, b = (k.mask(s, mask_bits(u)) for s in u.src)
         return f"(~({a} ^ {b}))"
     return _comparison(k, u, "==")
 
 
-def _comparison(k: Kernel, u: UOp, symbol: str) -> str:
+def _comparison(k: KernelText, u: UOp, symbol: str) -> str:
     a, b = (k.x(s) for s in u.src)
     if lanes(u) > 1:
         return f"({k.vector(f'i{mask_bits(u)}', lanes(u))})({a} {symbol} {b})"
     return f"(b8)({a} {symbol} {b})"
 
 
-def _where(k: Kernel, u: UOp) -> str:
+def _where(k: KernelText, u: UOp) -> str:
     condition, a, b = u.src
     if lanes(u) == 1 or lanes(condition) == 1:
         a_text, b_text = (k.mask(s, mask_bits(u)) if _is_mask(u) else k.x(s) for s in (a, b))
         return _narrow(k, u, f"({k.x(condition)} ? {a_text} : {b_text})")
     if _is_mask(u):
         bits = mask_bits(u)
-        return f"({k.mask(condition, bits)} ? {k.mask(a, bits)} : {k.mask(b, bits)})"
-    return f"({k.mask(condition, u.dtype.bits)} ? {k.x(a)} : {k.x(b)})"
+        return k.dialect.choose.format(c=k.mask(condition, bits), a=k.mask(a, bits), b=k.mask(b, bits))
+    return k.dialect.choose.format(c=k.mask(condition, u.dtype.bits), a=k.x(a), b=k.x(b))
 
 
-def _muladd(k: Kernel, u: UOp) -> str:
+def _muladd(k: KernelText, u: UOp) -> str:
     a, b, c = (k.x(s) for s in u.src)
     if u.dtype.is_float or u.dtype is dtypes.index:
         return _narrow(k, u, f"({a} * {b} + {c})")
     return _wrapping(k, u, "{} * {} + {}", a, b, c)
 
 
-def _cast(k: Kernel, u: UOp) -> str:
+def cast(k: KernelText, u: UOp) -> str:
     source, n = u.src[0], lanes(u)
     x = k.x(source)
     if u.dtype is dtypes.bool:
@@ -260,73 +265,91 @@ def _cast(k: Kernel, u: UOp) -> str:
             return x
         if n == 1:
             return f"(b8)({x} != 0)"
-        return f"({k.vector(f'i{source.dtype.bits}', n)})({x} != ({k.type(source)})(0))"
+        return f"({k.vector(f'i{source.dtype.bits}', n)})({x} != {k.splat(0, source.dtype, n)})"
     if n == 1:
         return f"({k.type(u)}){x}" if x.startswith("(") or x.isidentifier() else f"({k.type(u)})({x})"
     if source.dtype is dtypes.bool:
-        return f"({k.mask(source, u.dtype.bits)} ? ({k.type(u)})(1) : ({k.type(u)})(0))"
+        one, zero = (k.splat(v, u.dtype, n) for v in (1, 0))
+        return k.dialect.choose.format(c=k.mask(source, u.dtype.bits), a=one, b=zero)
     if k.type(u) == k.type(source):
         return x
+    return _convert(k, u, x)
+
+
+def _convert(k: KernelText, u: UOp, x: str) -> str:
+    return k.dialect.convert.format(kind=k.type(u), value=bare(x))
+
+
+def _cast_in_c(k: KernelText, u: UOp) -> str:
+    """The same, but for small integers as floats, of which Clang makes less than there is."""
+    source, n = u.src[0], lanes(u)
     if u.dtype is dtypes.float32 and source.dtype.is_int and source.dtype.bits < 32 and n % 8 == 0:
         kind = scalar_name(source.dtype)
         for width in (8, n):
             k.need(f"{kind}x{width:02}_to_f32", *c_helpers.narrow_to_single(kind, width))  # 16 asks for 8 before it
-        return f"{kind}x{n}_to_f32x{n}({x})"
-    return f"__builtin_convertvector({x}, {k.type(u)})"
+        return f"{kind}x{n}_to_f32x{n}({k.x(source)})"
+    return cast(k, u)
 
 
-def _stack(k: Kernel, u: UOp) -> str:
+def stack(k: KernelText, u: UOp) -> str:
+    """A vector of scalars."""
+    n = lanes(u)
     if _is_mask(u):
-        kind = k.vector("i32", lanes(u))
-        if is_splat(u):
-            return f"({kind})(-(i32){k.x(u.src[0])})"
-        return f"({kind}){{{', '.join(f'-(i32){k.x(s)}' for s in u.src)}}}"
+        masks = [f"-(i32){k.x(s)}" for s in (u.src[:1] if is_splat(u) else u.src)]
+        return k.repeated(masks[0], "i32", n) if is_splat(u) else k.make(k.vector("i32", n), masks)
     if len(u.src) == 1:
         return k.x(u.src[0])
     if is_splat(u):
-        return f"({k.type(u)})({k.x(u.src[0])})"
+        return k.repeated(k.x(u.src[0]), scalar_name(u.dtype), n)
+    return k.make(k.type(u), (bare(k.x(s)) for s in u.src))
+
+
+def _stack_in_c(k: KernelText, u: UOp) -> str:
+    """The same; lanes of few vectors as one permutation of them."""
     vectors = list(dict.fromkeys(s.src[0] for s in u.src if s.op is Ops.LANE))
-    if len(vectors) in (1, 2) and all(s.op is Ops.LANE for s in u.src) and len({lanes(v) for v in vectors}) == 1:
-        width, repeated = lanes(vectors[0]), [s.arg for s in u.src]
-        if len(vectors) == 1 and width * u.dtype.bits == 32 and repeated == list(range(width)) * (len(u.src) // width):
-            # a word in all lanes: one instruction, which compilers do not make of a shuffle
-            words = k.vector("i32", len(u.src) // width)
-            return f"({k.type(u)})({words})(__builtin_bit_cast(i32, {k.x(vectors[0])}))"
-        places = ", ".join(str(vectors.index(s.src[0]) * lanes(vectors[0]) + s.arg) for s in u.src)
-        return f"__builtin_shufflevector({k.x(vectors[0])}, {k.x(vectors[-1])}, {places})"
-    return f"({k.type(u)}){{{', '.join(k.x(s) for s in u.src)}}}"
+    lanes_only = all(s.op is Ops.LANE for s in u.src) and len({lanes(v) for v in vectors}) == 1
+    if _is_mask(u) or is_splat(u) or len(vectors) not in (1, 2) or not lanes_only:
+        return stack(k, u)
+    width, repeated = lanes(vectors[0]), [s.arg for s in u.src]
+    if len(vectors) == 1 and width * u.dtype.bits == 32 and repeated == list(range(width)) * (len(u.src) // width):
+        # a word in all lanes: one instruction, which compilers do not make of a shuffle
+        words = k.vector("i32", len(u.src) // width)
+        return f"({k.type(u)})({words})(__builtin_bit_cast(i32, {k.x(vectors[0])}))"
+    places = ", ".join(str(vectors.index(s.src[0]) * width + s.arg) for s in u.src)
+    return f"__builtin_shufflevector({k.x(vectors[0])}, {k.x(vectors[-1])}, {places})"
 
 
-def _lane(k: Kernel, u: UOp) -> str:
+def _lane(k: KernelText, u: UOp) -> str:
     source = u.src[0]
     text = k.x(source)
     if lanes(source) == 1:
         return text
-    lane = f"{text if text.isidentifier() else f'({text})'}[{u.arg}]"
+    lane = k.lane(text, u.arg)
     return f"(b8)({lane} & 1)" if u.dtype is dtypes.bool else lane
 
 
-def _builtin(name: str) -> Emitter:
-    return lambda k, u: f"__builtin_elementwise_{name}({k.x(u.src[0])})"
+def _function(name: str) -> Emitter:
+    return lambda k, u: f"{k.dialect.functions[name]}({bare(k.x(u.src[0]))})"
 
 
-def _one_over(k: Kernel, u: UOp) -> str:
+def _one_over(k: KernelText, u: UOp) -> str:
     one = k.splat(1.0, u.dtype, lanes(u))
     return f"({one} / {k.x(u.src[0])})"
 
 
-def _negate(k: Kernel, u: UOp) -> str:
+def _negate(k: KernelText, u: UOp) -> str:
     x = k.x(u.src[0])
     return _narrow(k, u, f"(-{x})") if u.dtype.is_float else _wrapping(k, u, "-{}", x)
 
 
-def _bitcast(k: Kernel, u: UOp) -> str:
+def bitcast(k: KernelText, u: UOp) -> str:
+    """The same bits as another type."""
     if _is_mask(u) or _is_mask(u.src[0]):
-        return _cast(k, u)  # a mask is not the bytes that memory holds
+        return cast(k, u)  # a mask is not the bytes that memory holds
     x = k.x(u.src[0])
     if x.endswith("]"):  # a lane: Clang takes the bits of its vector's first one, unless a cast makes a value of it
         x = f"({k.type(u.src[0])}){x}"
-    return f"__builtin_bit_cast({k.type(u)}, {x})"
+    return k.dialect.bits.format(kind=k.type(u), value=bare(x))
 
 
 EMITTERS: dict[Ops, Emitter] = {
@@ -334,7 +357,7 @@ EMITTERS: dict[Ops, Emitter] = {
     Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
     Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _logic("^"), Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
     Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _equal, Ops.WHERE: _where, Ops.MULADD: _muladd,
-    Ops.NEG: _negate, Ops.RECIPROCAL: _one_over, Ops.SQRT: _builtin("sqrt"), Ops.FLOOR: _builtin("floor"),
-    Ops.TRUNC: _builtin("trunc"), Ops.ROUND: _builtin("roundeven"), Ops.CAST: _cast, Ops.BITCAST: _bitcast,
-    Ops.STACK: _stack, Ops.LANE: _lane, Ops.DOT: _dot, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
+    Ops.NEG: _negate, Ops.RECIPROCAL: _one_over, Ops.SQRT: _function("sqrt"), Ops.FLOOR: _function("floor"),
+    Ops.TRUNC: _function("trunc"), Ops.ROUND: _function("round"), Ops.CAST: _cast_in_c, Ops.BITCAST: bitcast,
+    Ops.STACK: _stack_in_c, Ops.LANE: _lane, Ops.DOT: _dot, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
 }  # fmt: skip

@@ -51,7 +51,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     effects = effects.replace(src=(*effects.src, *params))
     expanded, memory = devectorize(effects, target, arrays)
     expanded = split_int64(expanded, target)
-    if target.language == "wgsl":
+    if target.has_threads:
         expanded = choose_in_loads(expanded)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(

@@ -266,7 +266,7 @@ class _Devectorizer(Loads, Dots):
         if u.op is Ops.SHL and (large := self.memory.sixteenfold.get(src[0])) is not None and src[1].arg == 4:
             return large
         if width > 1:
-            if u.op is Ops.WHERE and src[0].shape and self.target.language == "wgsl":
+            if u.op is Ops.WHERE and src[0].shape and self.target.has_threads:
                 axis = next(r for r in u.src[0].lanes if isinstance(point[r], Chunk))
                 src[0] = self._uniform(u.src[0], axis, point) or src[0]
             return u.replace(src=tuple(splat(s, width) for s in src))

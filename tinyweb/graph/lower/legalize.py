@@ -90,12 +90,12 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return sum((a * b for a, b in octets), src[2])
     if u.op is Ops.BITCAST:
         return _bitcast(u, src[0], target)
-    if u.op is Ops.WHERE and target.language == "wgsl" and (size := _size_of(src)) is not None:
+    if u.op is Ops.WHERE and not target.ieee and (size := _size_of(src)) is not None:
         return size
     if u.op in (Ops.SHL, Ops.SHR):
         out = _shift(u.op, src[0], src[1], u.dtype)
         return in_range(out, u.dtype) if u.op is Ops.SHL and dtype is not u.dtype else out
-    if u.op in COMPARISON and target.language == "wgsl" and (indices := _as_indices(src)):
+    if u.op in COMPARISON and target.has_threads and (indices := _as_indices(src)):
         return u.replace(src=indices)
     if dtype is u.dtype:
         return u.with_sources(src)
@@ -153,11 +153,11 @@ def _shift(op: Ops, value: UOp, amount: UOp, dtype: DType) -> UOp:
 # -- casts -------------------------------------------------------------------------------------------------------------
 def _cast(u: UOp, x: UOp, target: Target) -> UOp:
     source, dtype = u.src[0].dtype, computed_as(u.dtype, target)
-    if x.op is Ops.LOAD and source.bits < 8 and dtype is F32 and target.language == "c" and not target.lane_shifts:
+    if x.op is Ops.LOAD and source.bits < 8 and dtype is F32 and not target.lane_shifts:
         return x.replace(dtype=F32)  # unpacked straight to floats: see Memory
     if source.is_float and u.dtype.is_int:
         return _float_to_int(x, u.dtype, dtype, target)
-    if source.is_float and u.dtype.kind == "bool" and target.language == "wgsl":
+    if source.is_float and u.dtype.kind == "bool" and not target.ieee:
         # on the bits: compilers may take a NaN for any number, and a subnormal number for zero
         return (x.bitcast(U32) & 0x7FFFFFFF).equal(0).logical_not()
     if is_narrow(u.dtype):
@@ -176,7 +176,7 @@ def _float_to_int(x: UOp, to: DType, computed: DType, target: Target) -> UOp:
     least, most = _held(x)
     chosen = x.dtype if to.bits < 24 else computed
     value = x.cast(chosen)
-    if low <= least and most < limit and target.language == "wgsl":
+    if low <= least and most < limit and target.has_threads:
         return is_nan(x, target).where(UOp.const(0, computed), x.cast(computed))
     outside = is_nan(x, target).where(UOp.const(0, chosen), UOp.const(to.max, chosen))
     value = x.alu(Ops.LESS, x.lift(limit)).where(value, outside)
@@ -200,7 +200,7 @@ def _held(x: UOp) -> tuple[float, float]:
 
 def is_nan(x: UOp, target: Target) -> UOp:
     """Whether a float is a NaN: on its bits where compilers may assume that there are none."""
-    if target.language == "wgsl":
+    if not target.ieee:
         return UOp.const(0x7F800000, U32).alu(Ops.LESS, x.bitcast(U32) & 0x7FFFFFFF)
     return x.equal(x).logical_not()
 

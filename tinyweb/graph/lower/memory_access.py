@@ -1,9 +1,9 @@
 """Loads and stores of runs of elements: vector widths, and types the target's memory does not have.
 
 A type that memory cannot be declared as lies in a carrier: an unsigned integer of its width if there is one, else
-bytes (C) or 32-bit words (WGSL) that hold several elements, the first in the low bits. What is loaded comes back in
-the type it is computed with. An update of part of a word clears its bits, then sets them: in one step of memory each
-(atomic where there are threads), so that no order of updates loses one.
+bytes or, where threads change them atomically, 32-bit words, which hold several elements, the first in the low bits.
+What is loaded comes back in the type it is computed with. An update of part of a word clears its bits, then sets them:
+in one step of memory each (atomic where there are threads), so that no order of updates loses one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def carrier_of(dtype: DType, target: Target) -> DType:
         return dtype  # where there are no 64 bits, `int64.py` makes words of them
     if _UNSIGNED.get(dtype.bits) in target.storage:
         return _UNSIGNED[dtype.bits]
-    if dtype.bits < 8 and dtypes.uint8 in target.storage:
+    if dtype.bits < 8 and dtypes.uint8 in target.storage and not target.has_threads:
         return dtypes.uint8
     if dtype.bits <= 16 and U32 in target.storage:
         return U32
@@ -83,8 +83,8 @@ class Memory:
         return UOp(Ops.PARAM, carrier, (), replace(memory.arg, size=-(-memory.arg.size // per)))
 
     def alignment(self, place: Place) -> int:
-        """A power of two (at most 128) that provably divides the index; C reads and writes vectors at any element."""
-        if self.target.language == "c" and place.base.op is not Ops.CONST:
+        """A power of two (at most 128) that divides the index as far as the target must know it."""
+        if not self.target.has_threads and place.base.op is not Ops.CONST:
             return _WIDEST_ALIGNMENT
         return self._proven_alignment(place)
 
@@ -167,7 +167,7 @@ class Memory:
         word = splat(word if word.dtype is U32 else word.cast(U32), width)
         known = [n for n in numbers if isinstance(n, int)]
         if len(known) == width:
-            if stored.kind == "int" or (stored.kind == "uint" and self.target.language == "c"):
+            if stored.kind == "int" or (stored.kind == "uint" and not self.target.has_threads):
                 # to the top of the word, then down again: this extends the sign, and one shift amount serves all lanes
                 up = [32 - bits - n * bits for n in known]
                 if not self.target.lane_shifts and len(set(up)) > 1:

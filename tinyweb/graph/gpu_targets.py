@@ -1,0 +1,71 @@
+"""GPUs that are programmed in languages of the C family: OpenCL C, CUDA C++ and HIP C++."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.target import POINTERS, Target, cpu_target, webgpu_target
+
+_F64 = frozenset({dtypes.float64})
+_F16 = frozenset({dtypes.float16})
+_WIDE = webgpu_target().arithmetic | {dtypes.int64, dtypes.uint64}
+_STORED = cpu_target().arithmetic - _F64
+# what all of them have: bytes in memory, 64-bit integers, workgroups of up to three dimensions
+_ANY = Target(
+    "gpu", "opencl", 4, 4, _WIDE, _STORED,
+    has_threads=True, grid_dims=3, shared_bytes=32 << 10, max_workgroup=(256, 256, 64), max_invocations=256,
+    max_grid=65535, max_buffers=POINTERS,
+    checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
+    scattered_stores=True, scattered_loads=True,
+)  # fmt: skip
+
+
+def opencl_target(
+    *,
+    f16: bool = False,
+    f64: bool = True,
+    ieee: bool = True,
+    dot4: bool = False,
+    subgroups: bool = False,
+    shared_bytes: int = 32 << 10,
+    max_workgroup: tuple[int, int, int] = (256, 256, 64),
+    max_invocations: int = 256,
+    max_binding_bytes: int = 2**62,
+) -> Target:
+    """OpenCL 1.2 and later. By default what the full profile has on any device, and 64-bit floats.
+
+    `f16`, `f64`: cl_khr_fp16, cl_khr_fp64. `ieee`: divisions and square roots can be rounded correctly. `dot4`: sums of
+    four products of bytes are instructions (cl_khr_integer_dot_product). `subgroups`: cl_khr_subgroups.
+    """
+    more = (_F16 if f16 else frozenset()) | (_F64 if f64 else frozenset())
+    return replace(
+        _ANY, name="opencl", arithmetic=_ANY.arithmetic | more, storage=_ANY.storage | more, ieee=ieee,
+        subgroups=subgroups, shared_bytes=shared_bytes, max_workgroup=max_workgroup, max_invocations=max_invocations,
+        max_binding_bytes=max_binding_bytes, instructions=("dot4_words",) if dot4 else (),
+    )  # fmt: skip
+
+
+NVIDIA = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120", "sm_120a")
+AMD = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
+
+
+def nvidia_target(arch: str = "sm_90") -> Target:
+    """An NVIDIA GPU of one of the architectures NVIDIA; ValueError for others."""
+    if arch not in NVIDIA:
+        raise ValueError(f"no NVIDIA architecture is called {arch!r}: choose one of {', '.join(NVIDIA)}")
+    return replace(
+        _ANY, name=arch, language="cuda", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64,
+        shared_bytes=48 << 10, max_workgroup=(1024, 1024, 64), max_invocations=256, subgroups=True,
+        instructions=("dot4_words",),
+    )  # fmt: skip
+
+
+def amd_target(arch: str = "gfx1100") -> Target:
+    """An AMD GPU of one of the architectures AMD; ValueError for others."""
+    if arch not in AMD:
+        raise ValueError(f"no AMD architecture is called {arch!r}: choose one of {', '.join(AMD)}")
+    return replace(
+        _ANY, name=arch, language="hip", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64,
+        shared_bytes=64 << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
+    )  # fmt: skip

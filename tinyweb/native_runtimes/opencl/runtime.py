@@ -1,0 +1,142 @@
+"""The OpenCL runtime: kernels in source, one queue that works in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinyweb.graph.program import Program
+from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
+from tinyweb.native_runtimes.host_memory import available_bytes
+from tinyweb.native_runtimes.opencl.device import build, open_device
+from tinyweb.native_runtimes.protocol import Launch, Unprepared
+from tinyweb.native_runtimes.turns import Turns, in_turn
+from tinyweb.render_c import OPENCL, render_gpu
+
+LEAST = 16  # bytes of a buffer: the widest vector
+
+
+@dataclass(eq=False)
+class OpenClBuffer:
+    """Device memory; `memory` is None once it has been freed. `nbytes` is what was asked for."""
+
+    memory: Any
+    nbytes: int
+
+
+@dataclass(eq=False)
+class OpenClExecutable:
+    """One program's kernel, and the memory that holds the values of its variables."""
+
+    program: Program
+    kernel: Any
+    values: Sequence[int] = field(default_factory=list)
+    variables: Any = None
+
+
+class OpenClRuntime(Turns, Unprepared):
+    """Runtime (see `native_runtimes.protocol`) for the `index`-th OpenCL device: GPUs before other accelerators and
+    processors. `run` returns once the work is queued.
+    """
+
+    name = "OPENCL"
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__()
+        self._opened = open_device(index)
+        self._cl, self._context, self._queue = self._opened.cl, self._opened.context, self._opened.queue
+        self.target = self._opened.target
+        self._executables: dict[str, OpenClExecutable] = {}
+
+    @property
+    def device_name(self) -> str:
+        """What the driver calls the device."""
+        return self._opened.name
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+    @in_turn
+    def allocate(self, nbytes: int, zeroed: bool = True) -> OpenClBuffer:
+        limit = self.target.max_binding_bytes
+        if nbytes > limit:
+            raise MemoryError(
+                f"OpenCL has no memory for a buffer of {nbytes} bytes: {self.device_name} allows {limit} in one; use "
+                "several smaller tensors, a narrower type (as --quant q4 of a model's weights), or another device"
+            )
+        size = -(-max(nbytes, 1) // LEAST) * LEAST
+        try:
+            memory = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size)
+            if zeroed:  # this is also when drivers find out that there is none
+                self._cl.enqueue_fill_buffer(self._queue, memory, np.zeros(1, np.uint32), 0, size)
+        except (self._cl.MemoryError, self._cl.Error) as error:
+            raise MemoryError(f"OpenCL has no memory for a buffer of {nbytes} bytes ({error})") from error
+        return OpenClBuffer(memory, nbytes)
+
+    def free_bytes(self) -> int | None:
+        return available_bytes() if self._opened.is_processor else None
+
+    def _free(self, handle: OpenClBuffer) -> None:
+        if handle.memory is not None:
+            handle.memory.release()
+        handle.memory, handle.nbytes = None, 0
+
+    @in_turn
+    def copy_in(self, handle: OpenClBuffer, data: memoryview, offset: int = 0) -> None:
+        check_range(handle.nbytes, data.nbytes, offset)
+        if data.nbytes:
+            host = np.frombuffer(data.cast("B"), np.uint8)
+            self._cl.enqueue_copy(self._queue, handle.memory, host, dst_offset=offset, is_blocking=True)
+
+    @in_turn
+    def copy_out(self, handle: OpenClBuffer, nbytes: int, offset: int = 0) -> bytes:
+        check_range(handle.nbytes, nbytes, offset)
+        host = np.empty(nbytes, np.uint8)
+        if nbytes:
+            self._cl.enqueue_copy(self._queue, host, handle.memory, src_offset=offset, is_blocking=True)
+        return host.tobytes()
+
+    # -- programs -----------------------------------------------------------------------------------------------------
+    @in_turn
+    def compile(self, programs: Iterable[Program]) -> list[OpenClExecutable]:
+        asked = list(programs)
+        for program in asked:
+            if program.name not in self._executables:
+                kernel = build(self._opened, program.name, render_gpu([program], OPENCL))
+                self._executables[program.name] = OpenClExecutable(program, kernel)
+        return [self._executables[p.name] for p in asked]
+
+    @in_turn
+    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
+        for launch in launches:
+            self._launch(launch.executable, launch.buffers, variables)
+        self._queue.flush()
+
+    def _launch(
+        self, executable: OpenClExecutable, buffers: Sequence[OpenClBuffer], variables: Mapping[str, int]
+    ) -> None:
+        program = executable.program
+        grid = [evaluate(size, variables) for size in program.grid]
+        if min(grid) <= 0:
+            return
+        check_launch(program, [b.nbytes for b in buffers], [id(b) for b in buffers])
+        arguments = [buffers[i.slot].memory for i in program.params]
+        if program.variables:
+            arguments.append(self._variables(executable, variables))
+        executable.kernel.set_args(*arguments)
+        threads = [n * size for n, size in zip(grid, program.workgroup)]
+        self._cl.enqueue_nd_range_kernel(self._queue, executable.kernel, threads, program.workgroup)
+
+    def _variables(self, executable: OpenClExecutable, variables: Mapping[str, int]) -> Any:
+        """Memory with the values of a program's variables; what a queued launch reads is never changed."""
+        values = variable_values([v.arg[0] for v in executable.program.variables], variables)
+        if executable.variables is None or values != executable.values:
+            flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+            executable.variables = self._cl.Buffer(self._context, flags, hostbuf=np.array(values, np.int32))
+            executable.values = values
+        return executable.variables
+
+    @in_turn
+    def synchronize(self) -> None:
+        self._queue.finish()

@@ -1,0 +1,214 @@
+"""How the languages of the C family spell what programs consist of: one record for each.
+
+Texts name types as `f32`, `u8` or `f32x4` in every language; what a language must declare for them to exist is in its
+record too. `{kind}` stands for such a name, `{scalar}` for that of one element, `{n}` for its lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tinyweb.render_c.gpu_prelude import CUDA_PRELUDE, HIP_PRELUDE, OPENCL_PRELUDE
+
+_WORDS = {
+    "b8": "unsigned char", "i8": "signed char", "u8": "unsigned char", "i16": "short", "u16": "unsigned short",
+    "i32": "int", "u32": "unsigned", "i64": "long long", "u64": "unsigned long long", "f32": "float", "f64": "double",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A table of spellings; the fields from `kernel` on are those of languages with threads."""
+
+    name: str
+    scalars: Mapping[str, str]  # what the types of single elements are called there
+    scalar: str  # the declaration of one of them, {kind}, which is called {native}
+    vector: str  # the declaration of a vector type {kind}
+    make: str  # a vector of {values}
+    splat: str  # {value} in all lanes
+    lane: str  # lane {i} of a vector {value}
+    convert: str  # the values of a vector {value} in another type
+    bits: str  # the same bits as another type
+    same_size: str  # the same for vectors of integers, where that is shorter
+    choose: str  # by the mask {c}, {a} or {b} for each lane
+    functions: Mapping[str, str]  # sqrt, floor, trunc and round (to even), of scalars and vectors
+    long_suffix: str = "ll"  # of 64-bit integers
+    f64_type: str = "f64"
+    prelude: str = ""
+    kernel: str = ""  # before a kernel of {x} · {y} · {z} = {threads} threads
+    function: str = ""  # before a helper function
+    device: str = ""  # address spaces: what is handed in, what a workgroup shares, and values of variables
+    shared: str = ""
+    constant: str = ""
+    restrict: str = "restrict"
+    shared_array: str = ""  # the declaration of {name}, {size} elements that a workgroup shares
+    group: tuple[str, ...] = ()  # hardware indices, by dimension
+    thread: tuple[str, ...] = ()
+    barrier: str = ""
+    subgroup_size: str = ""
+    atomic: Mapping[str, str] = field(default_factory=dict)  # updates of the word at {place} with {value}
+    fused: str = ""  # a · b + c of floats, rounded once or twice
+    dot4: str = ""  # the body of `i32 dot4(u32 a, u32 b, i32 c)`: c and the four products of signed bytes
+    half_to_single: str = ""  # the bodies of functions between the bits of halves and singles {n} `x`
+    single_to_half: str = ""
+    half_vectors: bool = False  # they serve vectors
+    subgroup: Mapping[str, str] = field(default_factory=dict)  # the bodies that combine `x`: add and max
+    extensions: Mapping[str, str] = field(default_factory=dict)  # what must stand first, for types that are used
+
+
+_BUILTINS = {"sqrt": "sqrt", "floor": "floor", "trunc": "trunc", "round": "roundeven"}
+
+CLANG = Dialect(
+    name="C",
+    scalars={**_WORDS, "f16": "_Float16"},
+    scalar="typedef {native} {kind} __attribute__((may_alias));",
+    vector=(
+        "typedef {scalar} {kind} __attribute__((ext_vector_type({n})));\n"
+        "typedef {kind} {kind}_m __attribute__((aligned({size}), may_alias));  // in memory"
+    ),
+    make="({kind}){{{values}}}",
+    splat="({kind})({value})",
+    lane="{value}[{i}]",
+    convert="__builtin_convertvector({value}, {kind})",
+    bits="__builtin_bit_cast({kind}, {value})",
+    same_size="({kind}){value}",
+    choose="({c} ? {a} : {b})",
+    functions={name: f"__builtin_elementwise_{builtin}" for name, builtin in _BUILTINS.items()},
+)
+
+OPENCL = Dialect(
+    name="OpenCL C",
+    scalars={
+        **_WORDS,
+        "b8": "uchar",
+        "i8": "char",
+        "u8": "uchar",
+        "u16": "ushort",
+        "u32": "uint",
+        "i64": "long",
+        "u64": "ulong",
+        "f16": "half",
+    },
+    scalar="typedef {native} {kind};\n#define as_{kind} as_{native}",
+    vector=(
+        "typedef {native}{n} {kind};\n#define as_{kind} as_{native}{n}\n#define convert_{kind} convert_{native}{n}"
+    ),
+    make="({kind})({values})",
+    splat="({kind})({value})",
+    lane="{value}.s{i:x}",
+    convert="convert_{kind}({value})",
+    bits="as_{kind}({value})",
+    same_size="as_{kind}({value})",
+    choose="({c} ? {a} : {b})",
+    functions={"sqrt": "sqrt", "floor": "floor", "trunc": "trunc", "round": "rint"},
+    long_suffix="l",
+    kernel="__kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))) void",
+    function="static inline",
+    device="__global ",
+    shared="__local ",
+    constant="__constant ",
+    shared_array="__local {scalar} {name}[{size}] __attribute__((aligned(16)));",
+    group=("get_group_id(0)", "get_group_id(1)", "get_group_id(2)"),
+    thread=("get_local_id(0)", "get_local_id(1)", "get_local_id(2)"),
+    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    subgroup_size="get_max_sub_group_size()",
+    atomic={"atomic_and": "atomic_and(&{place}, {value})", "atomic_or": "atomic_or(&{place}, {value})"},
+    fused="multiply_add",
+    dot4="""
+#if defined(cl_khr_integer_dot_product) || defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
+  return c + dot_4x8packed_ss_int(a, b);
+#else
+  const short4 v = convert_short4(as_char4(a)) * convert_short4(as_char4(b));
+  return c + (((i32)v.s0 + v.s1) + ((i32)v.s2 + v.s3));
+#endif
+""",
+    half_to_single="const {kind} bits = convert_ushort{n}(x); return vload_half{n}(0, (const half *)&bits);",
+    single_to_half="{kind} bits; vstore_half{n}_rte(x, 0, (half *)&bits); return convert_uint{n}(bits);",
+    half_vectors=True,
+    subgroup={"add": "return sub_group_reduce_add(x);", "max": "return sub_group_reduce_max(x);"},
+    prelude=OPENCL_PRELUDE,
+    extensions={
+        "f16": "#pragma OPENCL EXTENSION cl_khr_fp16 : enable",
+        "f64": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
+        "subgroup": "#ifdef cl_khr_subgroups\n#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n#endif",
+    },
+)
+
+_SHUFFLES = """
+  if ({threads} % 32 == 0) {{
+#pragma unroll
+    for (i32 m = 16; m > 0; m >>= 1) {{ const {scalar} y = __shfl_xor_sync(0xffffffffu, x, m); x = COMBINED; }}
+    return x;
+  }}
+  const u32 all = __activemask();
+  const i32 lane = threadIdx.x & 31, count = __popc(all);
+#pragma unroll
+  for (i32 m = 16; m > 0; m >>= 1) {{
+    const {scalar} y = __shfl_down_sync(all, x, m);
+    if (lane + m < count) x = COMBINED;
+  }}
+  return __shfl_sync(all, x, 0);
+"""
+
+_CPP = Dialect(
+    name="C++",
+    scalars={**_WORDS, "f16": "_Float16"},
+    scalar=CLANG.scalar,
+    vector=CLANG.vector,
+    make="{kind}{{{values}}}",
+    splat="{kind}({value})",
+    lane="{value}[{i}]",
+    convert=CLANG.convert,
+    bits=CLANG.bits,
+    same_size=CLANG.bits,
+    choose=CLANG.choose,
+    functions=CLANG.functions,
+    function="static inline __device__ __attribute__((always_inline))",
+    restrict="__restrict__",
+    shared_array="__shared__ __attribute__((aligned(16))) {scalar} {name}[{size}];",
+)
+
+HIP = replace(
+    _CPP,
+    name="HIP C++",
+    fused="__builtin_elementwise_fma",
+    half_to_single="return (f32)__builtin_bit_cast(_Float16, (u16)x);",
+    single_to_half="return __builtin_bit_cast(u16, (_Float16)x);",
+    kernel='extern "C" __global__ __attribute__((amdgpu_flat_work_group_size({threads}, {threads}))) void',
+    group=tuple(f"(i32)__builtin_amdgcn_workgroup_id_{d}()" for d in "xyz"),
+    thread=tuple(f"(i32)__builtin_amdgcn_workitem_id_{d}()" for d in "xyz"),
+    barrier="workgroup_barrier();",
+    subgroup_size="__builtin_amdgcn_wavefrontsize()",
+    atomic={f"atomic_{op}": f"__atomic_fetch_{op}(&{{place}}, {{value}}, __ATOMIC_RELAXED)" for op in ("and", "or")},
+    prelude=HIP_PRELUDE,
+)
+
+CUDA = replace(
+    _CPP,
+    name="CUDA C++",
+    fused="multiply_add",
+    subgroup={
+        "add": _SHUFFLES.replace("COMBINED", "x + y"),
+        "max": _SHUFFLES.replace("COMBINED", "x < y ? y : x"),
+    },
+    dot4="return __dp4a((i32)a, (i32)b, c);",
+    half_to_single='f32 y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((u16)x)); return y;',
+    single_to_half='u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y;',
+    scalar="typedef {native} {kind};",
+    vector="typedef Vector<{scalar}, {n}> {kind};\ntypedef {kind} {kind}_m;",
+    convert="convert<{kind}>({value})",
+    bits="as<{kind}>({value})",
+    same_size="as<{kind}>({value})",
+    choose="choose({c}, {a}, {b})",
+    functions={"sqrt": "root", "floor": "floor_of", "trunc": "trunc_of", "round": "round_of"},
+    kernel='extern "C" __global__ void __launch_bounds__({threads})',
+    function="static __device__ __forceinline__",
+    shared_array="__shared__ __align__(16) {scalar} {name}[{size}];",
+    group=tuple(f"(i32)blockIdx.{d}" for d in "xyz"),
+    thread=tuple(f"(i32)threadIdx.{d}" for d in "xyz"),
+    barrier="__syncthreads();",
+    subgroup_size="32",
+    atomic={f"atomic_{op}": f"atomic{op.title()}(&{{place}}, {{value}})" for op in ("and", "or")},
+    prelude=CUDA_PRELUDE,
+)

@@ -1,0 +1,103 @@
+"""One program as a kernel of a language with threads."""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import Ops, Space, UOp
+from tinyweb.graph.program import Program
+from tinyweb.render_c.c_types import scalar_name
+from tinyweb.render_c.dialect import Dialect
+from tinyweb.render_c.gpu_ops import GPU_EMITTERS
+from tinyweb.render_c.kernel_text import KernelText
+from tinyweb.render_common import Text, memory_of
+
+
+class GpuKernel(KernelText):
+    """Writes `NAME(p0, …, pn[, variables])`: memory in slot order, then, if the program has variables, 32-bit values in
+    the order of `program.variables`.
+    """
+
+    emitters = GPU_EMITTERS
+    aligned = "__attribute__((aligned(16)))"
+
+    def __init__(self, program: Program, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.threads = program.workgroup[0] * program.workgroup[1] * program.workgroup[2]
+        super().__init__(program)
+
+    def _write(self) -> None:
+        d, p = self.dialect, self.program
+        x, y, z = p.workgroup
+        parameters = [self._parameter(i.slot, scalar_name(i.dtype), i.written) for i in p.params]
+        if p.variables:
+            parameters.append(f"{d.constant}const i32 *{d.restrict} variables")
+        head = Text()
+        head.open(f"{d.kernel.format(x=x, y=y, z=z, threads=self.threads)} {p.name}({', '.join(parameters)}) {{")
+        for u in p.uops:
+            if u.op is Ops.BUFFER and u.arg.space is Space.SHARED:
+                head.add(self._share(u))
+        self._out.depth = 1
+        for slot, v in enumerate(p.variables):
+            self._variable(v, slot)
+        for u in p.uops:
+            self._statement(u)
+        while self._out.depth:
+            self._out.close()
+        self._out.lines[:0] = head.lines
+
+    def _parameter(self, slot: int, scalar: str, written: bool) -> str:
+        const = "" if written else "const "
+        return f"{self.dialect.device}{const}{self.vector(scalar, 1)} *{self.dialect.restrict} p{slot}"
+
+    def _share(self, u: UOp) -> str:
+        name = self._buffers[u] = f"s{len(self._buffers)}"
+        return self.dialect.shared_array.format(scalar=self.vector(scalar_name(u.dtype), 1), name=name, size=u.arg.size)
+
+    def _statement(self, u: UOp) -> None:
+        if u.op in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
+            return
+        if u.op is Ops.PARAM:
+            self._buffers[u] = f"p{u.arg.slot}"
+        elif u.op is Ops.BUFFER:
+            if u.arg.space is Space.REGISTER:
+                self._declare_registers(u)
+        elif u.op is Ops.SPECIAL:
+            kind, dim = u.arg
+            text = (self.dialect.group if kind == "grid" else self.dialect.thread)[dim]
+            name = self._emitted[u] = f"{'g' if kind == 'grid' else 't'}{dim}"
+            self._out.add(f"const i32 {name} = {text};")
+        elif u.op is Ops.SUBGROUP_SIZE:
+            self._emitted[u] = self._name(self.dialect.subgroup_size, "i32")
+        elif u.op is Ops.RANGE:
+            self._loop(u)
+        elif u.op is Ops.END:
+            self._out.close()
+        elif u.op is Ops.BARRIER:
+            self._out.add(self.dialect.barrier)
+        elif u.op is Ops.LOAD:
+            self._define(u, self._load(u))
+        elif u.op is Ops.STORE:
+            self._store(u)
+        elif u.op in self.emitters:
+            self._define(u, self.emitters[u.op](self, u))
+        else:
+            raise self.error(f"{self.dialect.name} has no text for {u.op.name} of {u.dtype.name}")
+
+    def _space(self, memory: UOp) -> str:
+        if memory.op is Ops.PARAM:
+            return self.dialect.device
+        return self.dialect.shared if memory.arg.space is Space.SHARED else ""
+
+    def _vector_place(self, memory: UOp, index: UOp, n: int) -> str:
+        kind = self.vector(scalar_name(memory.dtype), n)
+        const = "const " if memory.op is Ops.PARAM and not self._written(memory) else ""
+        return f"*({self._space(memory)}{const}{kind} *)({self._buffers[memory]} + {self.x(index)})"
+
+    def _written(self, memory: UOp) -> bool:
+        return next(i.written for i in self.program.params if i.slot == memory.arg.slot)
+
+    def _assign(self, u: UOp, place: str, text: str) -> str:
+        if u.arg is None:
+            return f"{place} = {text}"
+        if u.arg not in self.dialect.atomic or memory_of(u.src[0]).op is not Ops.PARAM:
+            raise self.error(f"{self.dialect.name} cannot store with {u.arg!r}")
+        return self.dialect.atomic[u.arg].format(place=place, value=text)
