@@ -79,6 +79,11 @@ class Settings:
         """Whether the likeliest token is always taken."""
         return self.temperature == 0 and self.repetition_penalty == 1
 
+    @property
+    def seed_word(self) -> int:
+        """The seed as a device has it, int32."""
+        return (self.seed + 2**31) % 2**32 - 2**31
+
     def with_seed(self, seed: int) -> Settings:
         """The same, by other chances."""
         return replace(self, seed=seed)
@@ -342,7 +347,7 @@ class Chat:
     def _settle(self, settings: Settings) -> None:
         """Put the settings on the device."""
         floats = [settings.temperature, settings.top_p, settings.repetition_penalty, 0.0]
-        integers = [settings.top_k, (settings.seed + 2**31) % 2**32 - 2**31]
+        integers = [settings.top_k, settings.seed_word]
         self._write(self.model.sampling_f, np.array(floats, np.float32))
         self._write(self.model.sampling_i, np.array(integers, np.int32))
 

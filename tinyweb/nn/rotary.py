@@ -84,10 +84,12 @@ class Rotary:
         still[0] = 1
         return Tensor(np.concatenate([table, still], axis=2), device=self.device)
 
-    def __call__(self, x: Tensor, start: Size) -> Tensor:
-        """x (…, tokens, heads, width), tokens at positions start, start + 1, …; the same shape."""
+    def __call__(self, x: Tensor, start: Size | Tensor) -> Tensor:
+        """x (…, tokens, heads, width), tokens at positions start, start + 1, …, or each at its own, int32 (…, tokens);
+        the same shape."""
         *outer, tokens, heads, width = x.shape
-        now = self._now[:, start : start + tokens].reshape(2, tokens, 1, 1, width // 2)
+        now = self._now[:, start if isinstance(start, Tensor) else slice(start, start + tokens)]
+        now = now.reshape(*now.shape[:-1], 1, 1, width // 2)
         cosine, sine = now[0], now[1]
         pairs = x.reshape(*outer, tokens, heads, 2, width // 2)
         # (a, b) → (a cos − b sin, b cos + a sin): the partner of each half is the other one

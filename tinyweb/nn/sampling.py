@@ -40,21 +40,35 @@ def sample(logits: Tensor, ids: Tensor, position: UOp, floats: Tensor, integers:
     tokens so far at positions 0 … position.
     """
     x = logits.reshape(-1).float()
-    count = int(x.shape[0])  # type: ignore[arg-type]
+    # before the first token there is none: looking at it again changes nothing, as it is in the window anyway
+    window = (Tensor(position, device=x.device) - Tensor.arange(WINDOW, device=x.device)).maximum(0)
+    x = penalised(x, ids[window], floats[2])
+    return _write(
+        ids, position, drawn(x, Tensor(position, device=x.device), floats[0], floats[1], integers[0], integers[1])
+    )
+
+
+def drawn(x: Tensor, position: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, seed: Tensor) -> Tensor:
+    """The token that each row of logits x (…, vocab), float32, gives; the settings are of a shape that broadcasts to
+    (…, 1). `position`: of the token that the logits follow."""
+    count = int(x.shape[-1])  # type: ignore[arg-type]
     padding = -count % ROW
     device = x.device
-    temperature, top_p, penalty = floats[0], floats[1], floats[2]
-    top_k, seed = integers[0], integers[1]
     random = temperature > 0
-
-    x = _penalise(x, ids, position, penalty) / random.where(temperature, 1.0)
-    x = x.pad(((0, padding),), value=-math.inf).contiguous()
+    x = x / random.where(temperature, 1.0)
+    x = x.pad((*((0, 0),) * (x.ndim - 1), (0, padding)), value=-math.inf).contiguous()
     threshold = _threshold(x, top_k, top_p).contiguous()
 
-    counter = (words(Tensor.arange(count + padding, device=device)), words(Tensor(position, device=device)))
+    counter = (words(Tensor.arange(count + padding, device=device)), words(position))
     noise = gumbel(threefry((words(seed), words(Tensor(STREAM, device=device))), counter)[0])
-    drawn = (x >= threshold).where(x + random.where(noise, 0.0), -math.inf).contiguous()
-    return _write(ids, position, drawn.argmax(0))
+    return (x >= threshold).where(x + random.where(noise, 0.0), -math.inf).contiguous().argmax(-1)
+
+
+def penalised(x: Tensor, recent: Tensor, penalty: Tensor) -> Tensor:
+    """Logits x (…, vocab) with those of the tokens in `recent` (…, WINDOW) made less likely."""
+    vocabulary = Tensor.arange(int(x.shape[-1]), device=x.device)  # type: ignore[arg-type]
+    seen = (recent.unsqueeze(-1) == vocabulary).any(-2)
+    return seen.where((x > 0).where(x / penalty, x * penalty), x)
 
 
 def _write(ids: Tensor, position: UOp, token: Tensor) -> Tensor:
@@ -62,23 +76,15 @@ def _write(ids: Tensor, position: UOp, token: Tensor) -> Tensor:
     return ids
 
 
-def _penalise(x: Tensor, ids: Tensor, position: UOp, penalty: Tensor) -> Tensor:
-    # before the first token there is none: looking at it again changes nothing, as it is in the window anyway
-    window = (Tensor(position, device=x.device) - Tensor.arange(WINDOW, device=x.device)).maximum(0)
-    vocabulary = Tensor.arange(int(x.shape[0]), device=x.device)  # type: ignore[arg-type]
-    recent = (ids[window].unsqueeze(1) == vocabulary.unsqueeze(0)).any(0)
-    return recent.where((x > 0).where(x / penalty, x * penalty), x)
-
-
 def _threshold(x: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    """The least value of x (vocab,) that may be drawn."""
-    largest = x.max()
+    """The least value of x (…, vocab) that may be drawn, (…, 1)."""
+    largest = x.max(-1, keepdim=True)
     z = x - largest
-    by_count = _largest(Tensor(-SPAN, device=x.device), lambda t: (z >= t).int().sum() >= top_k)
+    by_count = _largest(Tensor(-SPAN, device=x.device), lambda t: (z >= t).int().sum(-1, keepdim=True) >= top_k)
     by_count = (top_k > 0).where(by_count, -math.inf)
     mass = (z >= by_count).where(z.exp(), 0.0)
-    enough = mass.sum() * top_p
-    by_mass = _largest(by_count.maximum(-SPAN), lambda t: (z >= t).where(mass, 0.0).sum() >= enough)
+    enough = mass.sum(-1, keepdim=True) * top_p
+    by_mass = _largest(by_count.maximum(-SPAN), lambda t: (z >= t).where(mass, 0.0).sum(-1, keepdim=True) >= enough)
     return (top_p < 1).where(by_mass, by_count) + largest
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tinyweb.graph.ir import Size
-from tinyweb.models.decoder.cache import Cache
+from tinyweb.models.decoder.cache import Cache, Start, positions_of
 from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.norm import Norm
@@ -28,12 +28,12 @@ class Heads:
         self.query_norm, self.key_norm, self.head_norm = load.query_key_norms(layer, c)
         (self.output,) = load.linears(layer, (names.output,), [hidden], c.heads * c.width, c.output_bias)
 
-    def project(self, h: Tensor, start: Size, activations: str) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, h: Tensor, start: Start, activations: str) -> tuple[Tensor, Tensor, Tensor]:
         """Query (batch, tokens, heads, width), key and value (batch, tokens, kv_heads, width) of h (batch, tokens,
         hidden) at positions start, start + 1, …"""
         return self.parts(self.qkv(h, activations), start)
 
-    def parts(self, qkv: Tensor, start: Size) -> tuple[Tensor, Tensor, Tensor]:
+    def parts(self, qkv: Tensor, start: Start) -> tuple[Tensor, Tensor, Tensor]:
         """The same of what the matrix makes, (batch, tokens, rows)."""
         c = self.config
         count = c.heads + 2 * c.kv_heads
@@ -53,7 +53,7 @@ class Heads:
             value = Norm(c.value_norm, (c.width,), None, None)(value)
         return self._positioned(self._clipped(query), start), self._positioned(self._clipped(key), start), value
 
-    def queries(self, h: Tensor, start: Size, activations: str) -> Tensor:
+    def queries(self, h: Tensor, start: Start, activations: str) -> Tensor:
         """Queries alone, where keys and values are another layer's."""
         query = self.qkv(h, activations).reshape(*h.shape[:2], self.config.heads, self.config.width)
         query = query if self.head_norm is None else self.head_norm(query)
@@ -63,7 +63,7 @@ class Heads:
         clip = self.config.clip
         return x if clip is None else x.clamp(-clip, clip)
 
-    def _positioned(self, x: Tensor, start: Size) -> Tensor:
+    def _positioned(self, x: Tensor, start: Start) -> Tensor:
         return x if self.rotary is None else self.rotary(x, start)
 
 
@@ -84,7 +84,7 @@ class Attention(Heads):
         """An empty one, for so many sequences and positions."""
         return Cache((2, batch * self.config.kv_heads, positions, self.config.width), kind, device)
 
-    def __call__(self, h: Tensor, start: Size, cache: Cache, activations: str) -> Tensor:
+    def __call__(self, h: Tensor, start: Start, cache: Cache, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
 
         Keys and values of these tokens go into the cache, which must hold those of all positions before `start`; those
@@ -104,9 +104,9 @@ class Attention(Heads):
         else:
             query = self.queries(h, start, activations)
         if c.growth is not None and room + c.growth.first > c.growth.every:
-            position = Tensor.arange(tokens, device=h.device) + Tensor(start, device=h.device) + c.growth.first
+            position = positions_of(start, tokens, h.device) + c.growth.first
             grown = (position // c.growth.every).float().log1p() * c.growth.weight + 1
-            query = query * grown.reshape(tokens, 1, 1)
+            query = query * grown.reshape(*grown.shape, 1, 1)
         seen = cache.read(0, start + tokens).unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
 
         group = c.heads // c.kv_heads  # query heads that share a key/value head
@@ -140,28 +140,38 @@ class Attention(Heads):
         return each.expand(rows // c.kv_heads, *each.shape[1:]).reshape(rows, c.heads // c.kv_heads, 1, 1)
 
 
-def between(scores: Tensor, start: Size, room: int) -> Tensor:
-    """Positions from queries back to keys, at most 0 where they are seen, for scores (…, tokens, start + tokens)."""
-    tokens = scores.shape[-2]
-    assert isinstance(tokens, int)
-    position = Tensor.arange(tokens, device=scores.device).unsqueeze(1) + Tensor(start, device=scores.device)
-    return (Tensor.arange(room, device=scores.device)[: start + tokens].unsqueeze(0) - position).float()
+def between(scores: Tensor, start: Start, room: int) -> Tensor:
+    """Positions from queries back to keys, at most 0 where they are seen, for scores (rows, …, tokens, keys)."""
+    position, key = _positions(scores, start, room)
+    return (key - position).float()
 
 
-def masked(scores: Tensor, start: Size, room: int, window: int | None = None, chunk: int | None = None) -> Tensor:
-    """Scores (…, tokens, start + tokens) without those of later positions and of those before the window or the chunk.
+def masked(scores: Tensor, start: Start, room: int, window: int | None = None, chunk: int | None = None) -> Tensor:
+    """Scores (rows, group, tokens, keys) without those of later positions and of those before the window or the chunk.
 
     `room`: positions of the cache. Masks are comparisons of indices: kernels see which blocks they leave out.
     """
     tokens = scores.shape[-2]
-    assert isinstance(tokens, int)
     window, chunk = (None if size is None or size >= room else size for size in (window, chunk))
-    if tokens == 1 and window is None and chunk is None:
+    ahead = tokens != 1 or isinstance(start, Tensor)  # whether there are keys that a query must not see
+    if not ahead and window is None and chunk is None:
         return scores
-    position = Tensor.arange(tokens, device=scores.device).unsqueeze(1) + Tensor(start, device=scores.device)
-    key = Tensor.arange(room, device=scores.device)[: start + tokens].unsqueeze(0)
-    if tokens > 1:
+    position, key = _positions(scores, start, room)
+    if ahead:
         scores = (key > position).where(-math.inf, scores)
     if chunk is not None:
         scores = (key < position // chunk * chunk).where(-math.inf, scores)
     return scores if window is None else (key <= position - window).where(-math.inf, scores)
+
+
+def _positions(scores: Tensor, start: Start, room: int) -> tuple[Tensor, Tensor]:
+    """Those of the queries and of the keys of scores (rows, group, tokens, keys), rows being batch · heads."""
+    rows, tokens, keys = scores.shape[0], scores.shape[-2], scores.shape[-1]
+    assert isinstance(tokens, int) and isinstance(rows, int)
+    key = Tensor.arange(room, device=scores.device)[:keys].unsqueeze(0)
+    position = positions_of(start, tokens, scores.device)
+    if isinstance(start, Tensor):
+        batch = start.shape[0]
+        assert isinstance(batch, int)
+        position = position.unsqueeze(1).expand(batch, rows // batch, tokens).reshape(rows, 1, tokens)
+    return position.unsqueeze(-1), key

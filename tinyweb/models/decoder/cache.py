@@ -7,6 +7,8 @@ kernel reads them: there is no float copy of them.
 
 from __future__ import annotations
 
+from typing import TypeAlias, Union
+
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Size
 from tinyweb.nn.quantize import group_size
@@ -14,6 +16,16 @@ from tinyweb.tensor import Tensor
 
 ELEMENT_BITS = {"f16": 16.0, "f32": 32.0, "q8": 8.5, "q4": 5.0}  # scales of groups of 32 included
 HALF_MAX = 65504.0
+
+# where tokens stand: at `start`, start + 1, … in all sequences, or each at its own, int32 (batch, tokens)
+Start: TypeAlias = Union[Size, Tensor]  # noqa: UP007 (Size is a name in quotes)
+
+
+def positions_of(start: Start, tokens: int, device: str) -> Tensor:
+    """Positions of tokens: (tokens,), or (batch, tokens) where sequences have their own."""
+    if isinstance(start, Tensor):
+        return start
+    return Tensor.arange(tokens, device=device) + Tensor(start, device=device)
 
 
 def kind_beside(full: bool) -> str:
@@ -31,6 +43,7 @@ class Cache:
 
     def __init__(self, shape: tuple[int, ...], kind: str, device: str | None = None):
         *outer, width = shape
+        self.kind = kind
         self.group = group_size(width) or width
         self.scales: Tensor | None = None
         self.least: Tensor | None = None
@@ -54,36 +67,46 @@ class Cache:
         found = {"": self.rows, "scales": self.scales, "least": self.least}
         return {name: t for name, t in found.items() if t is not None}
 
-    def write(self, start: Size, rows: Tensor) -> None:
+    def write(self, start: Start, rows: Tensor) -> None:
         """Rows (…, tokens, width), float32, at positions start, start + 1, …"""
+        assert not isinstance(start, Tensor)
         at = (..., slice(start, start + rows.shape[-2]), slice(None))
+        for name, values in self.kept(rows).items():
+            self.tensors()[name][at] = values
+
+    def read(self, start: Start, stop: Start) -> Tensor:
+        """Rows (…, stop - start, width) at positions start … stop - 1, float32."""
+        assert not isinstance(start, Tensor) and not isinstance(stop, Tensor)
+        at = (..., slice(start, stop), slice(None))
+        return self.widened({name: memory[at] for name, memory in self.tensors().items()})
+
+    def kept(self, rows: Tensor) -> dict[str, Tensor]:
+        """What the memory of each name holds of rows (…, width), float32."""
         if self.scales is None:
             half = self.rows.dtype is dtypes.float16
-            self.rows[at] = rows.clamp(-HALF_MAX, HALF_MAX).cast(dtypes.float16) if half else rows
-            return
+            return {"": rows.clamp(-HALF_MAX, HALF_MAX).cast(dtypes.float16) if half else rows}
         grouped = rows.reshape(*rows.shape[:-1], rows.shape[-1] // self.group, self.group)
         if self.least is None:
             scales = (grouped.abs().max(-1) * (1 / 127)).cast(dtypes.bfloat16)
             integers = (grouped * _inverse(scales)).round().clamp(-127, 127)
+            least = None
         else:
             least = grouped.min(-1).cast(dtypes.bfloat16)
             above = grouped - least.float().unsqueeze(-1)
             scales = (above.max(-1) * (1 / 15)).cast(dtypes.bfloat16)
             integers = (above * _inverse(scales)).round().clamp(0, 15)
-            self.least[at] = least
-        self.scales[at] = scales
-        self.rows[at] = integers.reshape(rows.shape).cast(self.rows.dtype)
+        found = {} if least is None else {"least": least}
+        return found | {"scales": scales, "": integers.reshape(rows.shape).cast(self.rows.dtype)}
 
-    def read(self, start: Size, stop: Size) -> Tensor:
-        """Rows (…, stop - start, width) at positions start … stop - 1, float32."""
-        at = (..., slice(start, stop), slice(None))
-        rows = self.rows[at]
+    def widened(self, kept: dict[str, Tensor]) -> Tensor:
+        """The rows (…, width), float32, of what is kept of them."""
+        rows = kept[""]
         if self.scales is None:
             return rows.float()
         grouped = rows.reshape(*rows.shape[:-1], rows.shape[-1] // self.group, self.group)
-        values = grouped.float() * self.scales[at].float().unsqueeze(-1)
+        values = grouped.float() * kept["scales"].float().unsqueeze(-1)
         if self.least is not None:
-            values = values + self.least[at].float().unsqueeze(-1)
+            values = values + kept["least"].float().unsqueeze(-1)
         return values.reshape(rows.shape)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import Size
-from tinyweb.models.decoder.cache import Cache
+from tinyweb.models.decoder.cache import Cache, Start, positions_of
 from tinyweb.models.decoder.config import ConvConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.tensor import Tensor
@@ -31,7 +30,7 @@ class ShortConv:
         kind = "q8" if kind == "q4" else kind
         return Cache((batch, self.config.taps - 1 + positions, self.hidden), kind, device)
 
-    def __call__(self, h: Tensor, start: Size, cache: Cache, activations: str) -> Tensor:
+    def __call__(self, h: Tensor, start: Start, cache: Cache, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
 
         What these tokens bring goes into the cache, which must hold that of the positions before `start`.
@@ -41,7 +40,7 @@ class ShortConv:
         parts = self.input(h, activations)
         first, last, x = (parts[..., i * self.hidden : (i + 1) * self.hidden] for i in range(3))
         cache.write(start + before, first * x)
-        position = Tensor.arange(tokens, device=h.device).unsqueeze(1) + Tensor(start, device=h.device)
+        position = positions_of(start, tokens, h.device).unsqueeze(-1)
         mixed: Tensor | None = None
         for i in range(before + 1):  # the tap for position - before + i
             seen = cache.read(start + i, start + i + tokens)

@@ -6,9 +6,8 @@ to the query, that of the values behind the sum, and attention is one of shared 
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import masked
-from tinyweb.models.decoder.cache import Cache
+from tinyweb.models.decoder.cache import Cache, Start
 from tinyweb.models.decoder.config import LatentConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.nn.layers import Linear
@@ -56,7 +55,7 @@ class LatentAttention:
         """An empty one, for so many sequences and positions."""
         return Cache((batch, positions, self.config.rank + self.config.rotary.turned), kind, device)
 
-    def __call__(self, h: Tensor, start: Size, cache: Cache, activations: str) -> Tensor:
+    def __call__(self, h: Tensor, start: Start, cache: Cache, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
 
         Latents of these tokens go into the cache, which must hold those of all positions before `start`.

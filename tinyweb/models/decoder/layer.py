@@ -6,7 +6,7 @@ import math
 
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import Attention
-from tinyweb.models.decoder.cache import Cache
+from tinyweb.models.decoder.cache import Cache, Start
 from tinyweb.models.decoder.config import (
     AttentionConfig,
     ConvConfig,
@@ -73,7 +73,7 @@ class Layer:
         return self.mixer.new_cache(batch, positions, kind, device)
 
     def __call__(
-        self, x: Tensor, start: Size, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str,
+        self, x: Tensor, start: Start, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str,
         gift: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """Hidden states (batch, tokens, hidden) after this layer, of those before it; the first `count` tokens are of
@@ -86,14 +86,14 @@ class Layer:
         return self.streams.corrected(streams, y, gift, activations)
 
     def _one(
-        self, x: Tensor, start: Size, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str
+        self, x: Tensor, start: Start, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str
     ) -> Tensor:
         h = _through(self.attention_norm, x)
         if isinstance(self.mixer, StateSpace | Selective | Delta):
-            assert isinstance(memory, State)
+            assert isinstance(memory, State) and not isinstance(start, Tensor)
             mixed = self.mixer(h, start, count, memory, activations)
         elif isinstance(self.mixer, TimeMix):
-            assert isinstance(memory, State)
+            assert isinstance(memory, State) and not isinstance(start, Tensor)
             mixed = self.mixer(h, start, count, memory, passed, activations)
         else:
             assert isinstance(memory, Cache)
@@ -110,7 +110,7 @@ class Layer:
                 x = (x + self.side(h, activations)) * math.sqrt(0.5)
             h = _through(self.mlp_norm, x)
         if self.mlp_shift is not None:
-            assert isinstance(memory, State)
+            assert isinstance(memory, State) and not isinstance(start, Tensor)
             (h,), memory["mlp"] = mixed_with_last(h, self.mlp_shift, memory.before("mlp", start), count)
         return self._add(x, _through(self.mlp_after, self.mlp(h, activations)))
 

@@ -12,6 +12,8 @@ What is notable:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +22,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.graph.ir import Size, UOp, Variable
 from tinyweb.models.chat import VERIFY, positions
-from tinyweb.models.decoder.cache import Cache, kind_beside
+from tinyweb.models.decoder.cache import Cache, Start, kind_beside
 from tinyweb.models.decoder.config import (
     STATES,
     AttentionConfig,
@@ -90,9 +92,11 @@ class Decoder:
         self._read: dict[int, npt.NDArray[np.int32]] = {}  # ids behind which states stand, by the size of the batch
 
     # -- the network --------------------------------------------------------------------------------------------------
-    def forward(self, tokens: Tensor, start: Size, caches: list[Cache | State], count: Size | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, start: Start, caches: Sequence[Cache | State], count: Size | None = None
+    ) -> Tensor:
         """Hidden states (batch, tokens, hidden) before the last norm, for ids (batch, tokens) at positions start,
-        start + 1, …
+        start + 1, …, or each at its own, int32 (batch, tokens).
 
         Reads and updates `caches`, which must hold all positions before `start`. `count`: how many tokens are of the
         text; states do not see the others. None: all.
@@ -102,7 +106,8 @@ class Decoder:
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.learned is not None:
-            x = x + self.learned[start : start + tokens.shape[1]].float()
+            at = start if isinstance(start, Tensor) else slice(start, start + tokens.shape[1])
+            x = x + self.learned[at].float()
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         gifts, passed = None, dict[str, Tensor]()
