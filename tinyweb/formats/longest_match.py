@@ -13,6 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+import tokenizers
+from tokenizers import models
+from tokenizers.pre_tokenizers import PreTokenizer
+from tokenizers.pre_tokenizers import Sequence as InOrder
+
 from tinyweb.errors import ModelFormatError
 
 Json = dict[str, Any]
@@ -131,3 +136,47 @@ def _together(tokens: Iterable[bytes]) -> str:
 
 def _one_of(values: Iterable[int]) -> str:
     return "[" + "".join(re.sub(r"[\\\[\]^-]", r"\\\g<0>", LETTERS[b]) for b in sorted(values)) + "]"
+
+
+# -- long words --------------------------------------------------------------------------------------------------------
+_PART = 512  # letters of a word that are searched at a time
+
+
+def for_long_words(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """A tokenizer of the same ids that takes a time in proportion to a word's letters: the library tries all ends of a
+    word for each of its tokens. `backend` itself where that limits words, or marks what goes on within one. The other
+    cannot be saved."""
+    model = backend.model
+    if not isinstance(model, models.WordPiece) or model.continuing_subword_prefix:
+        return backend
+    if model.max_input_chars_per_word <= _PART:
+        return backend
+    copy = tokenizers.Tokenizer.from_str(backend.to_str())
+    before = [copy.pre_tokenizer] if copy.pre_tokenizer else []
+    copy.pre_tokenizer = InOrder([*before, PreTokenizer.custom(_Parts(copy.get_vocab(with_added_tokens=False)))])
+    return copy
+
+
+class _Parts:
+    """Cuts long words where a token ends."""
+
+    def __init__(self, ids: Mapping[str, int]):
+        self._ids, self._longest = ids, max(map(len, ids), default=0)
+
+    def pre_tokenize(self, text: tokenizers.PreTokenizedString) -> None:
+        text.split(self._parts)
+
+    def _parts(self, _: int, word: tokenizers.NormalizedString) -> list[tokenizers.NormalizedString]:
+        letters, ends = str(word), [0]
+        while (end := ends[-1]) < len(letters):
+            while end < min(len(letters), ends[-1] + _PART):
+                if not (token := self._token(letters, end)):
+                    return [word]  # unknown as a whole
+                end += token
+            ends.append(end)
+        return [part for a, b in pairwise(ends) if (part := word[a:b]) is not None]
+
+    def _token(self, letters: str, at: int) -> int:
+        """The length of the longest at a place; 0 where none is there."""
+        most = min(self._longest, len(letters) - at)
+        return next((n for n in range(most, 0, -1) if letters[at : at + n] in self._ids), 0)

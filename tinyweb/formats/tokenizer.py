@@ -14,7 +14,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
 from tinyweb.formats.control_tokens import MAX_ID, ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Config, ModelFolder, parse_json, read_text
-from tinyweb.formats.longest_match import END, VOCABULARY, hub_vocabulary, tokenizer_json
+from tinyweb.formats.longest_match import END, VOCABULARY, for_long_words, hub_vocabulary, tokenizer_json
 from tinyweb.formats.source import open_model
 
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -33,6 +33,7 @@ class Tokenizer:
         begin: Sequence[int] = (),
     ):  # fmt: skip
         self.backend, self.bos, self.eos, self.template, self.begin = backend, bos, eos, template, tuple(begin)
+        self._reads = for_long_words(backend)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
 
     @classmethod
@@ -68,7 +69,7 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of a text; special tokens written in it are recognised, none are added."""
         with understood():
-            return list(self.backend.encode(text, add_special_tokens=False).ids)
+            return list(self._reads.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens left out. Bytes that are no UTF-8 become U+FFFD."""
@@ -96,7 +97,8 @@ class Tokenizer:
 
     @cached_property
     def _guarded(self) -> tuple[ControlTokens, tokenizers.Tokenizer]:
-        return guarded_backend(self.backend)
+        control, backend = guarded_backend(self.backend)
+        return control, for_long_words(backend)
 
 
 class TextStream:

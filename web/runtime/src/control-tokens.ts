@@ -7,6 +7,7 @@
  */
 
 import { Tokenizer } from "@huggingface/tokenizers";
+import { boundSearch } from "./longest-match.js";
 
 /** A noncharacter: not for interchange (Unicode, 23.7). */
 const MARK = "\ufdd0";
@@ -55,6 +56,7 @@ export class ControlTokens {
     const guarded = this.guarded(content);
     const model = { ...(guarded["model"] as Json) };
     const made = new Tokenizer({ ...ABSENT, ...guarded, model }, config);
+    boundSearch(made, model);
     // It has made tables of these, and would keep them too: half of its memory.
     for (const kept of [model, made.model as unknown as Json]) delete kept["merges"];
     delete model["vocab"];
