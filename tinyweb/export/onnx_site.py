@@ -27,6 +27,7 @@ from tinyweb.export.graph_quant import quantised
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.folder import OnnxFolder
+from tinyweb.formats.onnx.registry import instead
 from tinyweb.formats.onnx.report import TEXT, report
 from tinyweb.graph.ir import Size, Variable, size_max
 from tinyweb.graph.target import wasm_target, webgpu_target
@@ -154,7 +155,8 @@ def check_supported(model: OnnxModel) -> None:
     missing = report(model)["unsupported"]
     if missing:
         each = "; ".join(f"{m['operator']} (version {m['version']}) at {', '.join(m['nodes'][:3])}"
-                         f"{' …' if m['count'] > 3 else ''}" for m in missing)  # fmt: skip
+                         f"{' …' if m['count'] > 3 else ''}{instead(m['operator'].rpartition('.')[0])}"
+                         for m in missing)  # fmt: skip
         raise ExportError(f"{len(missing)} operators are not supported: {each}")
 
 

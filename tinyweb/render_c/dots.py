@@ -218,8 +218,16 @@ def any_bytes(n: int) -> dict[str, str]:
     for m in (m for m in (4, 8, 16, 32) if m <= n):
         body = _OCTETS.format(n=m, b=4 * m, h=2 * m, size=32 * m, vnni=_HAS_VNNI)
         wide = _wide("octets", f"i8x{4 * m} a, i8x{4 * m} b", "a b", m)
-        texts[f"c_octets_x{m:02}"] = _HEAD + (body if m <= 8 else wide)
+        texts[f"c_octets_x{m:02}"] = _HEAD + (body if m <= 8 else _at_once(wide) if m == 16 else wide)
     return texts
+
+
+def _at_once(wide: str) -> str:
+    """The same with one instruction where there are vectors of 512 bits."""
+    head, rest = wide.split("\n", 1)
+    body, end = rest.rsplit("}", 1)
+    one = "  return (i32x16)__builtin_ia32_vpdpbusd512(c, a, b);"
+    return f"{head}\n#if defined(__AVX512VNNI__)\n{one}\n#else\n{body}#endif\n}}{end}"
 
 
 def sevens(n: int) -> dict[str, str]:

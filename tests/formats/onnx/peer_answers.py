@@ -361,9 +361,56 @@ def experts() -> None:
                      normalize_routing_weights=each, **a)  # fmt: skip
 
 
+def fused() -> None:
+    """What onnxruntime's optimisers put in place of several nodes."""
+    image = [f32(1, 3, 8, 8), f32(4, 3, 3, 3), f32(4)]
+    numbers: dict[str, list[float]] = {
+        "Relu": [],
+        "Tanh": [],
+        "Sigmoid": [],
+        "LeakyRelu": [0.2],
+        "Clip": [0.0, 0.6],
+        "HardSigmoid": [0.3, 0.6],
+    }
+    for name, of in numbers.items():
+        a: dict[str, Any] = {"activation_params": of} if of else {}
+        case(f"fused_conv_{name}", "FusedConv", image, activation=name, pads=[1] * 4, **a)
+    case("fused_conv_sum", "FusedConv", [*image, f32(1, 4, 8, 8)], activation="Relu", pads=[1] * 4)
+    rows = [f32(3, 4), f32(4, 5), f32(5)]
+    case("fused_gemm", "FusedGemm", rows, activation="LeakyRelu", activation_alpha=0.3)
+    for metric in ("euclidean", "sqeuclidean"):
+        case(f"cdist_{metric}", "CDist", [f32(3, 4), f32(5, 4)], metric=metric)
+    case("turned_matmul", "TransposeMatMul", [f32(3, 4), f32(5, 4)], transB=1, alpha=0.5)
+    case("inverse", "Inverse", [np.eye(3, dtype=np.float32) * 3 + f32(2, 3, 3) / 3])
+    case("packed_past", "Attention", [f32(2, 3, 16), f32(16, 48), f32(48), np.array([[1] * 10, [1] * 7 + [0] * 3],
+         np.int32), f32(2, 2, 4, 7, 4)], 2, num_heads=4, unidirectional=1)  # fmt: skip
+    signed = RANDOM.integers(-128, 128, (16, 48)).astype(np.int8)
+    whole, few = np.array([0.01], np.float32), np.array([120], np.uint8)
+    heads = {"num_heads": 4, "known": (1, 2, 4, 7)}
+    one = [u8(2, 5, 16), signed, f32(48), whole, whole, None, few, np.array([0], np.int8)]
+    case("q_attention", "QAttention", one, **heads)
+    each = [RANDOM.random(48, np.float32) / 100, np.array([[1, 1, 1, 1, 0], [1] * 5], np.int32), few, u8(48)]
+    case("q_attention_each", "QAttention", [u8(2, 5, 16), u8(16, 48), f32(48), whole, *each], unidirectional=1, **heads)
+    past = [u8(2, 1, 16), *one[1:5], np.ones((2, 8), np.int32), *one[6:], f32(2, 2, 4, 7, 4)]
+    case("q_attention_past", "QAttention", past, 2, unidirectional=1, **heads)
+    for kind in (0, 1):
+        weights = [f32(3, 32), u8(6 * 16), np.abs(f32(12))]
+        case(f"bnb4_{kind}", "MatMulBnb4", weights, N=6, K=32, block_size=16, quant_type=kind, known=(1, 2))
+    lengths = RANDOM.integers(0, 9, (2, 5)).astype(np.int32)
+    tables = [lengths, lengths % 2, u8(10, 16), u8(8, 16), u8(2, 16), u8(16), u8(16), np.ones((2, 5), np.int32)]
+    case("q_embed_norm", "QEmbedLayerNormalization", [*tables, *[scale(0.02)] * 5, *[zero(128)] * 5], 2)
+    for byte, many, middle in (("int8", (), 0), ("uint8", (32,), 128)):
+        w, r = (u8(2, n, 32) if middle else RANDOM.integers(-127, 128, (2, n, 32)).astype(np.int8) for n in (6, 8))
+        sizes = RANDOM.random((2, *many), np.float32) / 100
+        zeros = np.zeros(sizes.shape, byte) + np.array(middle, byte)
+        case(f"lstm_of_{byte}", "DynamicQuantizeLSTM", [f32(5, 2, 6), w, r, f32(2, 64) / 10, None, f32(2, 2, 8),
+             f32(2, 2, 8), None, sizes, zeros, sizes, zeros], 3, hidden_size=8, direction="bidirectional",
+             known=(1, 2, 3, 8, 9, 10, 11))  # fmt: skip
+
+
 if __name__ == "__main__":
     every = (elementwise, few_bits, attention, groups, integers, trees, stored, networks, vectors, features)
-    for made in (*every, integer_windows, experts):
+    for made in (*every, integer_windows, experts, fused):
         made()
     np.savez_compressed(FILE, **ANSWERS)
     print(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.storage import bound_size
-from tinyweb.device import is_recording, not_recording
+from tinyweb.device import Device, current_recorder, is_recording, not_recording
 from tinyweb.dtype import to_dtype
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.graph import Graph, Node
@@ -19,6 +19,7 @@ from tinyweb.formats.onnx.stored import Kept, Stored
 from tinyweb.formats.onnx.tensors import Files, dense, value_of
 from tinyweb.formats.onnx.types import BY_NAME, ElementType, kind_of
 from tinyweb.graph.ir import Size
+from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 
 Host: TypeAlias = npt.NDArray[Any]
@@ -68,6 +69,13 @@ class Call:
         self.version, self.op, self.device, self._files = node.version, node.op, around.device, around.files
         self._growing, self.bound = around.growing, dict(around.bound)
         self.captured = captured  # what a graph of the node reads from outside
+
+    @property
+    def target(self) -> Target:
+        """What the kernels are for: the device, or what is recorded."""
+        recorder = current_recorder()
+        told = None if recorder is None else recorder.target
+        return Device[self.device].runtime.target if told is None else told
 
     def alone(self) -> Call:
         """The same without the values around it, for what outlives the call."""

@@ -13,7 +13,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.call import Call, Grow, Held, lift, lift_sizes
 from tinyweb.formats.onnx.graph import Graph, Node
-from tinyweb.formats.onnx.registry import Operator, find
+from tinyweb.formats.onnx.registry import Operator, find, instead
 from tinyweb.formats.onnx.sizes import FOLDS, Sizes, UndecidedError, compute, fixed_hint, sizes
 from tinyweb.formats.onnx.stored import Kept, dense
 from tinyweb.formats.onnx.tensors import Files
@@ -126,7 +126,8 @@ class Interpreter:
             return self.run(node.body, dict(zip(ports, given + [None] * (len(ports) - len(given)))))
         operator = find(node.domain, node.op, node.version)
         if operator is None:
-            raise NotImplementedError(f"{node.label}: the operator is not supported in version {node.version}")
+            more = instead(node.domain)
+            raise NotImplementedError(f"{node.label}: the operator is not supported in version {node.version}{more}")
         while inputs and inputs[-1] is None and not operator.takes(len(inputs)):
             inputs.pop()
         if not operator.takes(len(inputs)):

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 Lowering: TypeAlias = Callable[..., Any]
 FAMILIES = (
     "attention", "casting", "contrib", "control", "convolution", "creation", "elementwise", "experts", "features",
-    "gathering", "geometry", "images", "linear", "losses", "movement", "normalization", "pooling", "quantization",
-    "recurrent", "reductions", "resize", "sequences", "signal", "strings", "training", "trees", "vectors",
+    "fused", "gathering", "geometry", "images", "linear", "losses", "movement", "normalization", "pooling",
+    "quantization", "recurrent", "reductions", "resize", "sequences", "signal", "strings", "training", "trees",
+    "vectors",
 )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def op(
     """Enters a function `(call, *inputs)` for operators of a domain from a version on."""
 
     def enter(function: Lowering) -> Lowering:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
+        parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY][1:]
         fewest = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
         most = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(parameters)
         for name in names:
@@ -85,6 +86,14 @@ def operators() -> dict[tuple[str, str], list[Operator]]:
     """All operators that are supported, by domain and name."""
     _load()
     return _TABLE
+
+
+def instead(domain: str) -> str:
+    """What to do about an operator that is not supported, where that is known."""
+    if domain == "com.microsoft.nchwc":
+        return (": onnxruntime wrote the graph for one kind of processor; take the original, or what it writes with "
+                "ORT_ENABLE_EXTENDED")  # fmt: skip
+    return ""
 
 
 def find(domain: str, name: str, version: int) -> Operator | None:

@@ -176,8 +176,8 @@ def _bits(factor: UOp) -> int:
 
 
 def _any_byte(factor: UOp) -> bool:
-    """Whether a factor is what was staged as bytes without a sign, for an instruction that takes them."""
-    return factor.op is Ops.LOAD and factor.src[0].op is not Ops.PARAM and factor.src[0].dtype is dtypes.uint8
+    """Whether a factor is bytes without a sign, in memory or staged so."""
+    return factor.op is Ops.LOAD and factor.src[0].dtype is dtypes.uint8
 
 
 def _load(factor: UOp) -> UOp:

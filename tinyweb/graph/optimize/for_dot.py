@@ -60,10 +60,10 @@ def schedule_for_dots(b: Builder) -> bool:
             least = WORTH_COPYING if wide.tile else WORTH_TURNING
             if work.columns is not None and b.k.size(work.columns) >= least:
                 recipes += [partial(_along_rows, b, work, work.columns, wide, vectors) for vectors in (VECTORS, 1)]
-        recipes += [partial(_along_groups, b, work, i.name) for i in b.instructions() if i.name in APART]
+        recipes += [partial(_along_groups, b, work, i) for i in _apart(b)]
     recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
     if work is None and (many := _dots(b, few=False)) is not None:  # where no tile of sums fits
-        recipes += [partial(_along_groups, b, many, i.name) for i in b.instructions() if i.name in APART]
+        recipes += [partial(_along_groups, b, many, i) for i in _apart(b)]
     if not any(_whole(b, recipe) for recipe in recipes):
         return False
     for p in read_in_order(b.kernel) if b.target.prefetch_bytes else ():
@@ -72,9 +72,21 @@ def schedule_for_dots(b: Builder) -> bool:
 
 
 def _wide(b: Builder) -> list[Instruction]:
-    """Those for tiles of sums: of matrices; of pairs, to which operands are widened once for many sums, or of bytes."""
+    """Those for tiles of sums: of matrices; of bytes as they are; of pairs, to which operands are widened once for many
+    sums, or of bytes with a sign."""
     found = b.instructions()
-    return [i for i in found if i.tile or i is (DOT2_I16 if DOT2_I16 in found else DOT4_I8)]
+    return [i for i in found if i.tile or _takes_bytes(b, i) or i is (DOT2_I16 if DOT2_I16 in found else DOT4_I8)]
+
+
+def _apart(b: Builder) -> list[Instruction]:
+    """Those of which lanes along groups have sums of their own."""
+    return [i for i in b.instructions() if i.name in APART or _takes_bytes(b, i)]
+
+
+def _takes_bytes(b: Builder, instruction: Instruction) -> bool:
+    """Whether what is multiplied lies in memory as the bytes, with a sign and without it, that an instruction takes."""
+    bytes_of = {u.dtype for r in b.k.reduces for u in b.k.loads_of(r)}
+    return instruction.unsigned_bytes and bytes_of == set(instruction.operands)
 
 
 def _widest(b: Builder) -> list[Instruction]:
@@ -185,7 +197,7 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
 
 
 # -- lanes along groups -----------------------------------------------------------------------------------------
-def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
+def _along_groups(b: Builder, w: Dots, instruction: Instruction) -> bool:
     """Lanes are steps of a group. A single column's rows are done as they lie in memory, which is what bounds it, long
     ones of both halves side by side: processors follow two streams, if not within a page, and what the rows are
     multiplied with is loaded once for both.
@@ -193,7 +205,7 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     k, row, tile, sums = b.k, w.rows.arg.name, "", len(w.dots)
     bits = {x.dtype.bits for x in w.weights}
     packed = all(n < 8 for n in bits)
-    pairs, of_bytes = instruction == DOT2_I16.name, next((i for i in PACKED.values() if i.name == instruction), None)
+    pairs, of_bytes = instruction is DOT2_I16, next((i for i in PACKED.values() if i is instruction), None)
     if of_bytes is not None and bits != {of_bytes.operands[0].bits}:
         return False
     numbers = any(s.op is Ops.LOOKUP for u in w.dots for s in u.src[0].src)  # which bytes alone are looked up in
@@ -222,7 +234,7 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     if not (
         _of_bytes(b, w, of_bytes, row, sums, convert)
         if of_bytes
-        else _lanes(b, w, pairs, row if packed else "", convert)
+        else _lanes(b, w, instruction, row if packed else "", convert)
     ):
         return False
     if pairs or packed:
@@ -236,13 +248,13 @@ def _long(k: Analysis, w: Dots) -> bool:
     return weights.src[0].dtype.nbytes(k.volume(weights.src[1].ranges)) >= LONG * k.size(w.rows)
 
 
-def _lanes(b: Builder, w: Dots, pairs: bool, row: str, convert: Callable[[], bool]) -> bool:
+def _lanes(b: Builder, w: Dots, instruction: Instruction, row: str, convert: Callable[[], bool]) -> bool:
     """Steps of the innermost axis become an instruction, as many as there are lanes stay apart until the end.
 
     4-bit weights for products of pairs, whose loop over rows is `row`: each of the integers of half words is done after
     another, with those at its place in all the lanes.
     """
-    r, instruction, packed = w.dots[0].src[1], DOT2_I16 if pairs else DOT4_I8, row != ""
+    r, packed = w.dots[0].src[1], row != ""
     if packed and _words_of_groups(b.k, w, groups := _axes_around(b.k, w)):
         words, each = b.split(r.arg.name, instruction.steps * FIELD)
         dot, places = b.split(each, FIELD)

@@ -238,7 +238,7 @@ DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
 MATRIX_STEPS = {i.steps for i in INSTRUCTIONS.values() if i.tile}  # … of 8-bit ones that each sum of a matrix takes
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
 UNSIGNED = (dtypes.uint1, dtypes.uint2, dtypes.uint4)
-SMALL = (*UNSIGNED, dtypes.int4, dtypes.int8, dtypes.int16)
+SMALL = (*UNSIGNED, dtypes.int4, dtypes.int8, dtypes.uint8, dtypes.int16)
 
 
 MOST_BITS = 7  # of integers in planes: as bytes they have no sign, whatever an instruction takes bytes for

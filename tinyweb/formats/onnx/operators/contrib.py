@@ -4,6 +4,7 @@ https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -285,14 +286,25 @@ def attention(
     score_bias: Tensor | None = None, *more: Any,
 ) -> Any:  # fmt: skip
     """One product for queries, keys and values: w (in, q + k + v)."""
-    if past is not None or any(m is not None for m in more):
-        raise call.unsupported("a cache")
+    if any(m is not None for m in more):
+        raise call.unsupported("caches in buffers that are shared")
     y = x.matmul(w)
-    y = y if b is None else y + b
     sizes = call.integers("qkv_hidden_sizes", []) or [fixed(w.shape[1]) // 3] * 3
-    q, k, v = y.split(sizes, -1)
-    found: Any = multi_head_attention(call, q, k, v, None, mask, score_bias)
-    return found[0]
+    return attend(call, y if b is None else y + b, sizes, mask, past, score_bias)
+
+
+def attend(
+    call: Call, y: Tensor, sizes: Sequence[int], mask: Tensor | None, past: Tensor | None,
+    score_bias: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """Attention of queries, keys and values side by side; `past` (2, N, heads, L, d) has keys and values before them.
+    Its result, and all keys and values."""
+    if call.integer("do_rotary", 0):
+        raise call.unsupported("rotary positions within")
+    q, k, v = y.split(list(sizes), -1)
+    before = (None, None) if past is None else (past[0], past[1])
+    found, keys, values = multi_head_attention(call, q, k, v, None, mask, score_bias, *before)
+    return (found, Tensor.stack(keys, values, axis=0)) if len(call.node.outputs) > 1 else found
 
 
 @op("EmbedLayerNormalization", domain=MICROSOFT)

@@ -17,6 +17,7 @@ from tinyweb.tensor import Tensor
 
 
 @op("GridSample")
+@op("GridSample", domain="com.microsoft")
 def grid_sample(call: Call, x: Tensor, grid: Tensor) -> Tensor:
     mode = call.choice("mode", "linear", ("linear", "bilinear", "nearest", "cubic", "bicubic"))
     outside = call.choice("padding_mode", "zeros", ("zeros", "border", "reflection"))

@@ -18,11 +18,13 @@ from tinyweb.formats.onnx.call import Call, Host
 from tinyweb.formats.onnx.operators.common import dtype_of, fixed
 from tinyweb.formats.onnx.operators.windows import cut, windows
 from tinyweb.formats.onnx.stored import Scaled, place_of
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.tensor import Tensor
 
 BYTES = (dtypes.int8, dtypes.uint8)
 MIDDLE = 128  # what unsigned bytes are taken less
 STEPS = 4  # products that an instruction adds up
+FILLED = 3  # channels there are for each that is put beside them, at least
 
 
 def how_many(value: Any) -> int:
@@ -30,9 +32,9 @@ def how_many(value: Any) -> int:
     return 1 if value is None else math.prod(fixed(n) for n in value.shape)
 
 
-def centre(call: Call, zero: Any, like: DType) -> Any:
-    """The integer that stands for 0 among those less their middle, int32: a number where it is known."""
-    middle = MIDDLE if like is dtypes.uint8 else 0
+def centre(call: Call, zero: Any, like: DType, form: DType = dtypes.int8) -> Any:
+    """The integer that stands for 0 among those of a type in another form, int32: a number where it is known."""
+    middle = _apart(like, form)
     if zero is None:
         return -middle
     if isinstance(zero, np.ndarray):
@@ -40,9 +42,20 @@ def centre(call: Call, zero: Any, like: DType) -> Any:
     return call.given(zero).reshape(()).cast(dtypes.int32) - middle
 
 
-def signed(x: Tensor) -> Tensor:
-    """Bytes as int8 in memory, as products read them again and again."""
-    return ((x.cast(dtypes.int32) - MIDDLE).cast(dtypes.int8) if x.dtype is dtypes.uint8 else x).contiguous()
+def _apart(like: DType, form: DType) -> int:
+    """What bytes of a type are taken less in a form."""
+    return 0 if like is form else MIDDLE if form is dtypes.int8 else -MIDDLE
+
+
+def in_form(x: Tensor, form: DType = dtypes.int8) -> Tensor:
+    """Bytes in memory with a sign or without it, as products read them again and again."""
+    less = _apart(x.dtype, form)
+    return ((x.cast(dtypes.int32) - less).cast(form) if less else x).contiguous()
+
+
+def form_of(call: Call) -> DType:
+    """The bytes that are multiplied with int8: without a sign where the device has an instruction for them."""
+    return dtypes.uint8 if any(INSTRUCTIONS[n].unsigned_bytes for n in call.target.instructions) else dtypes.int8
 
 
 class Weights:
@@ -108,15 +121,17 @@ def corrected(sums: Tensor, zero: Any, w: Weights, of_inputs: Callable[[], Tenso
 def known_product(call: Call, x: Tensor, zero: Any, w: Host, w_zero: Host | None, name: str) -> Tensor:
     """x (…, in) bytes times known bytes w (out, in): int32 (…, out)."""
     weights = Weights(call, w, w_zero, np.ascontiguousarray, name)
-    xs, z = signed(x).cast(dtypes.int32), centre(call, zero, x.dtype)
+    form = form_of(call)
+    xs, z = in_form(x, form).cast(dtypes.int32), centre(call, zero, x.dtype, form)
     sums = xs.matmul(weights.tensor().cast(dtypes.int32).transpose(0, 1), dtype=dtypes.int32)
     return corrected(sums, z, weights, lambda: xs.sum(-1, True), w.shape[1])
 
 
 def computed_product(call: Call, a: Tensor, a_zero: Any, b: Tensor, b_zero: Any) -> Tensor:
     """a (…, m, k) times b (…, k, n), both bytes: int32 (…, m, n)."""
-    x, y = (signed(t).cast(dtypes.int32) for t in (a, b))
-    za, zb = centre(call, a_zero, a.dtype), centre(call, b_zero, b.dtype)
+    form = form_of(call)
+    x, y = in_form(a, form).cast(dtypes.int32), in_form(b).cast(dtypes.int32)
+    za, zb = centre(call, a_zero, a.dtype, form), centre(call, b_zero, b.dtype)
     sums = x.matmul(y, dtype=dtypes.int32)
     if not isinstance(za, int) or za:
         sums = sums - y.sum(-2, True).contiguous() * za
@@ -185,18 +200,20 @@ def convolution(call: Call, x: Any, zero: Any, place: int, w: Any, w_zero: Any) 
     if channels != w.shape[1] or any(p < 0 for pair in at.padding for p in pair):
         return None
     last = [0, *range(2, n + 2), 1]
-    image, whole = signed(call.given(x).permute(*last)), channels % STEPS == 0
-    z = centre(call, zero, dtype_of(x))
-    if any(map(any, at.padding)):  # borders stand for 0
-        padded = (image.cast(dtypes.int32) - z).pad([(0, 0), *at.padding, (0, 0)]) + z
-        image = padded.cast(dtypes.int8).contiguous() if whole else padded.cast(dtypes.int8)
+    form, short = form_of(call), -channels % STEPS
+    whole = FILLED * short <= channels  # channels of nothing cost less than windows side by side
+    image, more = in_form(call.given(x).permute(*last), form), short if whole else 0
+    z = centre(call, zero, dtype_of(x), form)
+    if more or any(map(any, at.padding)):  # borders stand for 0
+        padded = (image.cast(dtypes.int32) - z).pad([(0, 0), *at.padding, (0, more)]) + z
+        image = padded.cast(form).contiguous() if whole else padded.cast(form)
     patches = cut(channels_first(image), at)  # (N, C, o…, k…)
     outputs, count = [fixed(s) for s in patches.shape[2 : 2 + n]], math.prod((channels, *kernel))
     patches = patches.permute(0, *range(2, 2 + 2 * n), 1).cast(dtypes.int32)
     missing = 0 if whole else -count % STEPS
 
     def order(values: Host) -> Host:
-        rows = values.transpose(last)
+        rows = np.pad(values.transpose(last), [(0, 0)] * (n + 1) + [(0, more)])
         flat = rows if whole else np.pad(rows.reshape(len(rows), -1), [(0, 0), (0, missing)])
         return np.ascontiguousarray(flat)
 
@@ -204,13 +221,15 @@ def convolution(call: Call, x: Any, zero: Any, place: int, w: Any, w_zero: Any) 
     bytes_of = weights.tensor().cast(dtypes.int32)
     if whole:
         t = patches.unsqueeze(1 + n)
-        sums = (t * bytes_of.reshape(1, *(1,) * n, len(w), *kernel, channels)).sum(tuple(range(-n - 1, 0)))
+        sums = (t * bytes_of.reshape(1, *(1,) * n, len(w), *kernel, channels + more)).sum(tuple(range(-n - 1, 0)))
     else:
         rows = patches.reshape(-1, *outputs, count).pad([(0, 0)] * (n + 1) + [(0, missing)])
-        t = rows.cast(dtypes.int8).contiguous().cast(dtypes.int32)
+        t = rows.cast(form).contiguous().cast(dtypes.int32)
         sums = t.matmul(bytes_of.transpose(0, 1), dtype=dtypes.int32)
         return corrected(sums, z, weights, lambda: t.sum(-1, True), count)
-    return corrected(sums, z, weights, lambda: t.sum(tuple(range(-n - 1, 0))), count)
+    return corrected(
+        sums, z, weights, lambda: patches[..., :channels].sum(tuple(range(-n - 1, 0))).unsqueeze(-1), count
+    )
 
 
 def channels_first(y: Tensor) -> Tensor:

@@ -56,12 +56,17 @@ def einsum(call: Call, *values: Tensor) -> Tensor:
     return cast(Tensor.einsum(equation, *values), values[0].dtype)
 
 
+@op("Inverse", domain="com.microsoft")
+def inverse(call: Call, x: Tensor) -> Tensor:
+    return cast(wide(x).inverse(), x.dtype)
+
+
 @op("Det")
 def det(call: Call, x: Tensor) -> Tensor:
     return cast(wide(x).det(), x.dtype)
 
 
-@op("FusedMatMul", domain="com.microsoft", stored=(1,))
+@op("FusedMatMul", "TransposeMatMul", domain="com.microsoft", stored=(1,))
 def fused_matmul(call: Call, a: Tensor, b: Any) -> Tensor:
     a = _batch_last(a) if call.integer("transBatchA", 0) else a
     b = _batch_last(call.given(b)) if call.integer("transBatchB", 0) else b

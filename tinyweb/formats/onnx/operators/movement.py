@@ -263,6 +263,7 @@ def center_crop_pad(call: Call, x: Tensor, target: Host) -> Tensor:
 
 
 @op("Trilu", host=(1,))
+@op("Trilu", domain="com.microsoft", host=(1,))
 def trilu(call: Call, x: Tensor, k: Host | None = None) -> Tensor:
     at = 0 if k is None else int(k.reshape(-1)[0])
     if size_of(x.shape) == 0:

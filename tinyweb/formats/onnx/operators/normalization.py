@@ -69,15 +69,20 @@ def rms_normalization(call: Call, x: Tensor, scale: Tensor) -> Tensor:
 
 @op("GroupNormalization")
 def group_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-    groups, channels = call.integer("num_groups"), fixed(x.shape[1])
+    groups = call.integer("num_groups")
+    y = normal_groups(call, x, groups)
+    if call.version < 21:  # a number for each group
+        scale, bias = (t.unsqueeze(1).expand(groups, fixed(x.shape[1]) // groups).reshape(-1) for t in (scale, bias))
+    return cast(y * per_channel(scale, x) + per_channel(bias, x), x.dtype)
+
+
+def normal_groups(call: Call, x: Tensor, groups: int) -> Tensor:
+    """x (N, C, n…) with the mean 0 and the variance 1 in each group of channels, float32."""
+    channels = fixed(x.shape[1])
     if groups < 1 or channels % groups:
         raise call.error(f"{channels} channels are not {groups} groups")
     y = wide(x).reshape(x.shape[0], groups, channels // groups, *x.shape[2:])
-    y = _standard(y, tuple(range(2, y.ndim)), call.real("epsilon", 1e-5))
-    if call.version < 21:  # a number for each group
-        scale, bias = (t.reshape(-1, *(1,) * (y.ndim - 2)) for t in (scale, bias))
-        return cast((y * scale + bias).reshape(*x.shape), x.dtype)
-    return cast(y.reshape(*x.shape) * per_channel(scale, x) + per_channel(bias, x), x.dtype)
+    return _standard(y, tuple(range(2, y.ndim)), call.real("epsilon", 1e-5)).reshape(*x.shape)
 
 
 @op("LRN")

@@ -152,7 +152,7 @@ def _loop(layer: Layer, step: Step, h: Tensor, c: Tensor, lengths: Tensor | None
     call, own = layer.call, layer.own
     steps = own.shape[0]
     last = steps - 1 if isinstance(steps, int) else call.whole(steps, np.dtype(np.int32)) - 1
-    cell = call.op == "LSTM"
+    cell = step is _lstm
 
     def one(at: Tensor, state: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         t = last - at if reverse else at
@@ -177,9 +177,9 @@ _GATES: dict[str, tuple[int, list[str], Step]] = {
 @op("RNN", "GRU", "LSTM")
 def recurrent(
     call: Call, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None,
-    h0: Tensor | None = None, c0: Tensor | None = None, peepholes: Tensor | None = None,
+    h0: Tensor | None = None, c0: Tensor | None = None, peepholes: Tensor | None = None, *, kind: str = "",
 ) -> Any:  # fmt: skip
-    gates, defaults, step = _GATES[call.op]
+    gates, defaults, step = _GATES[kind or call.op]
     direction = call.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
     batch_first = call.integer("layout", 0)
     x = x.permute(1, 0, 2) if batch_first else x
