@@ -157,7 +157,7 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	@echo "tinyweb: looking for a browser and a Vulkan driver for the tests"
 	@$(BIN)/python tools/browser.py --all
 	@$(BIN)/python tools/vulkan.py
-	@$(BIN)/python tools/debian.py qemu-aarch64 qemu-user
+	@$(BIN)/python tools/debian.py qemu-aarch64 qemu-user /etc/OpenCL/vendors/pocl.icd pocl-opencl-icd oclgrind oclgrind
 	@touch $@
 
 # llama.cpp is compiled for this machine's processor, as its users do; its build tools are in the list

@@ -1,12 +1,15 @@
 """Install Debian packages when that is possible here: a Debian-like system, as root.
 
-usage: python tools/debian.py COMMAND PACKAGE      PACKAGE is installed if COMMAND, which some tests use, is missing
+usage: python tools/debian.py THING PACKAGE [THING PACKAGE …]
+
+A PACKAGE is installed if its THING, a command or the path of a file, which some tests use, is missing.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 
 def can_install() -> bool:
@@ -24,14 +27,21 @@ def install(*packages: str) -> None:
             raise RuntimeError(f"`{' '.join(command)}` failed: {tail}")
 
 
-def main(command: str, package: str) -> None:
-    if shutil.which(command) is None:
+def is_there(thing: str) -> bool:
+    """Whether a command is found, or a file that is named by its path exists."""
+    return Path(thing).exists() if thing.startswith("/") else shutil.which(thing) is not None
+
+
+def main(*pairs: str) -> None:
+    missing = {package: thing for thing, package in zip(pairs[::2], pairs[1::2], strict=True) if not is_there(thing)}
+    if missing:
         try:
             if not can_install():
                 raise RuntimeError("that takes root on a Debian system")
-            install(package)
+            install(*missing)
         except RuntimeError as e:
-            print(f"tinyweb: tests that need {command} are skipped: {package} could not be installed: {e}")
+            wanted = ", ".join(Path(thing).name for thing in missing.values())
+            print(f"tinyweb: tests that need {wanted} are skipped: {', '.join(missing)} could not be installed: {e}")
 
 
 if __name__ == "__main__":

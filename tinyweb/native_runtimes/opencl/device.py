@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tinyweb.errors import DeviceError
+from tinyweb.errors import DeviceError, ToolchainError
 from tinyweb.graph.gpu_targets import opencl_target
 from tinyweb.graph.target import Target
+from tinyweb.toolchain import cache_entry, keep
 
 OPTIONS = ("-cl-std=CL1.2",)
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
+MOST_THREADS = 256  # of a workgroup: some drivers allow more than their registers are enough for
+LOG_LINES = 6  # of a compiler's log that a message shows
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A device with a context and a queue."""
+    """A device with a context and a queue that works in order."""
 
     cl: Any  # the package
     context: Any
@@ -27,71 +32,120 @@ class Opened:
     options: tuple[str, ...]
     is_processor: bool
 
+    @contextmanager
+    def speaking(self, what: str) -> Iterator[None]:
+        """Errors of the driver as ours: MemoryError where there is none left, else DeviceError."""
+        try:
+            yield
+        except self.cl.MemoryError as error:
+            raise MemoryError(f"{what}: OpenCL has no memory left on {self.name} ({_first(error)})") from error
+        except self.cl.Error as error:
+            raise DeviceError(
+                f"{what}: the OpenCL driver of {self.name} reports {_first(error)}; if that repeats, start Python anew"
+            ) from error
+
 
 def open_device(index: int = 0) -> Opened:
-    """The `index`-th device of all platforms; DeviceError that says what is missing."""
+    """The `index`-th device of all platforms. DeviceError that says what is missing."""
     cl = _package()
-    found = devices(cl)
+    found = _devices(cl)
     if index >= len(found):
-        raise DeviceError(
-            f"there is no device OPENCL:{index}: OpenCL has {len(found)}, "
-            f"OPENCL:0 to OPENCL:{len(found) - 1} ({', '.join(_name(d) for d in found)})"
-        )
+        names = ", ".join(f"OPENCL:{i} ({_name(d)})" for i, d in enumerate(found))
+        raise DeviceError(f"there is no device OPENCL:{index}: OpenCL finds {names}")
     device = found[index]
-    context = cl.Context([device])
+    try:
+        context = cl.Context([device])
+        queue = cl.CommandQueue(context, device)
+    except cl.Error as error:
+        raise DeviceError(f"OpenCL cannot open {_name(device)} ({_first(error)}): is another driver needed?") from error
     target, options = describe(cl, device)
     processor = bool(device.type & cl.device_type.CPU)
-    return Opened(cl, context, cl.CommandQueue(context), device, _name(device), target, options, processor)
+    return Opened(cl, context, queue, device, _name(device), target, options, processor)
+
+
+def devices() -> list[str]:
+    """What drivers call the devices, by number. DeviceError if there are none."""
+    return [_name(d) for d in _devices(_package())]
 
 
 def _package() -> Any:
     try:
         return importlib.import_module("pyopencl")
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         raise DeviceError(f"OpenCL needs the Python package pyopencl ({error}): install tinyweb[opencl]") from error
 
 
-def devices(cl: Any) -> list[Any]:
-    """All devices that kernels can run on, GPUs first."""
+def _devices(cl: Any) -> list[Any]:
+    """All devices that kernels can be compiled for: GPUs, then other accelerators, then processors."""
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise DeviceError(
-            f"OpenCL has no driver here ({error}): install that of the GPU, or PoCL, which runs on processors "
-            "(Debian: pocl-opencl-icd; or the package pocl-binary-distribution)"
+            f"OpenCL finds no driver ({_first(error)}): install that of the GPU, or PoCL, which runs on processors "
+            "(Debian: pocl-opencl-icd)"
         ) from error
-    found = [d for p in platforms for d in p.get_devices() if d.available and d.compiler_available]
+    found: list[Any] = []
+    for platform in platforms:
+        with suppress(cl.Error):  # a driver without devices
+            found += [d for d in platform.get_devices() if d.available and d.compiler_available]
     if not found:
         names = ", ".join(p.name.strip() for p in platforms)
-        raise DeviceError(f"OpenCL has a driver ({names}), but no device: is it plugged in, and may you use it?")
-    return sorted(found, key=lambda d: not d.type & cl.device_type.GPU)
+        raise DeviceError(f"OpenCL has a driver ({names}), but it finds no device that this user may use")
+    kinds = cl.device_type
+    return sorted(found, key=lambda d: (not d.type & kinds.GPU, bool(d.type & kinds.CPU)))
 
 
 def _name(device: Any) -> str:
     return str(device.name).strip()
 
 
+def _first(error: Exception) -> str:
+    """What an error says, in one line."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
 def describe(cl: Any, device: Any) -> tuple[Target, tuple[str, ...]]:
     """What programs for a device may use, and the options that they are compiled with."""
     extensions = set(device.extensions.split())
     rounded = bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
-    largest = list(device.max_work_item_sizes)
+    most = [min(int(size), limit) for size, limit in zip(device.max_work_item_sizes, (MOST_THREADS, MOST_THREADS, 64))]
     target = opencl_target(
         f16="cl_khr_fp16" in extensions,
         f64="cl_khr_fp64" in extensions,
         ieee=rounded,
         shared_bytes=int(device.local_mem_size),
-        max_invocations=min(int(device.max_work_group_size), 256),
-        max_workgroup=(min(largest[0], 256), min(largest[1], 256), min(largest[2], 64)),
+        max_invocations=min(int(device.max_work_group_size), MOST_THREADS),
+        max_workgroup=(most[0], most[1], most[2]),
         max_binding_bytes=int(device.max_mem_alloc_size),
     )
     return target, (*OPTIONS, *((ROUNDED,) if rounded else ()))
 
 
-def build(opened: Opened, name: str, source: str) -> Any:
-    """The kernel `name`; DeviceError with the head of the compiler's log."""
+def build(opened: Opened, names: Sequence[str], source: str) -> list[Any]:
+    """The kernels of a source, from disk where the same driver has compiled it before. DeviceError with the head of
+    the compiler's log.
+    """
+    cl, device = opened.cl, opened.device
+    key = [source, *opened.options, opened.name, device.version, device.driver_version, device.platform.version]
+    entry = cache_entry(key, ".clbin")
+    with suppress(OSError, cl.Error):
+        binary = cl.Program(opened.context, [device], [entry.read_bytes()]).build(options=list(opened.options))
+        return [cl.Kernel(binary, name) for name in names]
     try:
-        program = opened.cl.Program(opened.context, source).build(options=list(opened.options), cache_dir=False)
-        return opened.cl.Kernel(program, name)
-    except opened.cl.Error as error:
-        raise DeviceError(f"kernel {name} was refused by the OpenCL compiler of {opened.name}:\n{error}") from error
+        program = cl.Program(opened.context, source).build(options=list(opened.options), cache_dir=False)
+        kernels = [cl.Kernel(program, name) for name in names]
+    except cl.Error as error:
+        many = f" or {len(names) - 1} more with it" if len(names) > 1 else ""
+        raise DeviceError(
+            f"kernel {names[0]}{many} was refused by the OpenCL compiler of {opened.name}:\n{shortened(str(error))}"
+        ) from error
+    with suppress(ToolchainError, cl.Error):  # a folder that cannot be written, or a driver that gives nothing away
+        keep(entry, bytes(program.get_info(cl.program_info.BINARIES)[0]))
+    return kernels
+
+
+def shortened(log: str) -> str:
+    """The lines of a compiler's log that tell what is wrong, or its first ones."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    telling = [line for line in lines if "error:" in line.lower()]
+    return "\n".join((telling or lines)[:LOG_LINES])

@@ -12,11 +12,12 @@ from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.opencl.device import build, open_device
-from tinyweb.native_runtimes.protocol import Launch, Unprepared
+from tinyweb.native_runtimes.protocol import Launch, Replay
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import OPENCL, render_gpu
 
 LEAST = 16  # bytes of a buffer: the widest vector
+TOGETHER = 16  # kernels in one source: a compiler reads its own headers each time
 
 
 @dataclass(eq=False)
@@ -29,15 +30,20 @@ class OpenClBuffer:
 
 @dataclass(eq=False)
 class OpenClExecutable:
-    """One program's kernel, and the memory that holds the values of its variables."""
+    """One program's kernel, with what was handed to it last, and memory that holds the values of its variables."""
 
     program: Program
     kernel: Any
+    handed: list[Any] = field(default_factory=list)
     values: Sequence[int] = field(default_factory=list)
     variables: Any = None
 
+    def again(self, cl: Any) -> OpenClExecutable:
+        """The same kernel with arguments of its own."""
+        return OpenClExecutable(self.program, cl.Kernel(self.kernel.program, self.program.name))
 
-class OpenClRuntime(Turns, Unprepared):
+
+class OpenClRuntime(Turns):
     """Runtime (see `native_runtimes.protocol`) for the `index`-th OpenCL device: GPUs before other accelerators and
     processors. `run` returns once the work is queued.
     """
@@ -47,14 +53,10 @@ class OpenClRuntime(Turns, Unprepared):
     def __init__(self, index: int = 0) -> None:
         super().__init__()
         self._opened = open_device(index)
-        self._cl, self._context, self._queue = self._opened.cl, self._opened.context, self._opened.queue
+        self._cl, self._queue = self._opened.cl, self._opened.queue
         self.target = self._opened.target
+        self.device_name = self._opened.name  # what the driver calls it
         self._executables: dict[str, OpenClExecutable] = {}
-
-    @property
-    def device_name(self) -> str:
-        """What the driver calls the device."""
-        return self._opened.name
 
     # -- memory -------------------------------------------------------------------------------------------------------
     @in_turn
@@ -66,12 +68,10 @@ class OpenClRuntime(Turns, Unprepared):
                 "several smaller tensors, a narrower type (as --quant q4 of a model's weights), or another device"
             )
         size = -(-max(nbytes, 1) // LEAST) * LEAST
-        try:
-            memory = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size)
-            if zeroed:  # this is also when drivers find out that there is none
+        with self._opened.speaking(f"allocating {nbytes} bytes"):
+            memory = self._cl.Buffer(self._opened.context, self._cl.mem_flags.READ_WRITE, size)
+            if zeroed:
                 self._cl.enqueue_fill_buffer(self._queue, memory, np.zeros(1, np.uint32), 0, size)
-        except (self._cl.MemoryError, self._cl.Error) as error:
-            raise MemoryError(f"OpenCL has no memory for a buffer of {nbytes} bytes ({error})") from error
         return OpenClBuffer(memory, nbytes)
 
     def free_bytes(self) -> int | None:
@@ -87,56 +87,81 @@ class OpenClRuntime(Turns, Unprepared):
         check_range(handle.nbytes, data.nbytes, offset)
         if data.nbytes:
             host = np.frombuffer(data.cast("B"), np.uint8)
-            self._cl.enqueue_copy(self._queue, handle.memory, host, dst_offset=offset, is_blocking=True)
+            with self._opened.speaking(f"copying {data.nbytes} bytes to the device"):
+                self._cl.enqueue_copy(self._queue, handle.memory, host, dst_offset=offset, is_blocking=True)
 
     @in_turn
     def copy_out(self, handle: OpenClBuffer, nbytes: int, offset: int = 0) -> bytes:
         check_range(handle.nbytes, nbytes, offset)
         host = np.empty(nbytes, np.uint8)
         if nbytes:
-            self._cl.enqueue_copy(self._queue, host, handle.memory, src_offset=offset, is_blocking=True)
+            with self._opened.speaking(f"copying {nbytes} bytes from the device"):
+                self._cl.enqueue_copy(self._queue, host, handle.memory, src_offset=offset, is_blocking=True)
         return host.tobytes()
 
     # -- programs -----------------------------------------------------------------------------------------------------
     @in_turn
     def compile(self, programs: Iterable[Program]) -> list[OpenClExecutable]:
         asked = list(programs)
-        for program in asked:
-            if program.name not in self._executables:
-                kernel = build(self._opened, program.name, render_gpu([program], OPENCL))
+        missing = [p for name, p in {p.name: p for p in asked}.items() if name not in self._executables]
+        for start in range(0, len(missing), TOGETHER):
+            part = missing[start : start + TOGETHER]
+            kernels = build(self._opened, [p.name for p in part], render_gpu(part, OPENCL))
+            for program, kernel in zip(part, kernels):
                 self._executables[program.name] = OpenClExecutable(program, kernel)
         return [self._executables[p.name] for p in asked]
 
     @in_turn
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
-        for launch in launches:
-            self._launch(launch.executable, launch.buffers, variables)
-        self._queue.flush()
+        self._run(launches, variables)
 
-    def _launch(
+    def prepare(
+        self, executables: Sequence[OpenClExecutable], slots: Sequence[Sequence[int]], fixed: Sequence[OpenClBuffer]
+    ) -> Replay:
+        own = [e.again(self._cl) for e in executables]  # what stays the same from run to run is handed over once
+
+        def replay(handles: Sequence[OpenClBuffer], variables: Mapping[str, int]) -> None:
+            memory = (*fixed, *handles)
+            self.run([Launch(e, tuple(memory[i] for i in s)) for e, s in zip(own, slots)], variables)
+
+        return replay
+
+    def _run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
+        for executable, buffers in launches:
+            program: Program = executable.program
+            grid = [evaluate(size, variables) for size in program.grid]
+            if min(grid) <= 0:
+                continue
+            with self._opened.speaking(f"kernel {program.name}"):
+                self._hand_over(executable, buffers, variables)
+                threads = [n * size for n, size in zip(grid, program.workgroup)]
+                self._cl.enqueue_nd_range_kernel(self._queue, executable.kernel, threads, program.workgroup)
+        with self._opened.speaking(f"{len(launches)} kernels"):
+            self._queue.flush()
+
+    def _hand_over(
         self, executable: OpenClExecutable, buffers: Sequence[OpenClBuffer], variables: Mapping[str, int]
     ) -> None:
+        """Set the arguments that are not what they were."""
         program = executable.program
-        grid = [evaluate(size, variables) for size in program.grid]
-        if min(grid) <= 0:
-            return
-        check_launch(program, [b.nbytes for b in buffers], [id(b) for b in buffers])
-        arguments = [buffers[i.slot].memory for i in program.params]
+        arguments = [b.memory for b in buffers[: len(program.params)]]
         if program.variables:
             arguments.append(self._variables(executable, variables))
-        executable.kernel.set_args(*arguments)
-        threads = [n * size for n, size in zip(grid, program.workgroup)]
-        self._cl.enqueue_nd_range_kernel(self._queue, executable.kernel, threads, program.workgroup)
+        if list(map(id, arguments)) != list(map(id, executable.handed)):
+            check_launch(program, [b.nbytes for b in buffers], [id(b) for b in buffers])
+            executable.kernel.set_args(*arguments)
+            executable.handed = arguments
 
     def _variables(self, executable: OpenClExecutable, variables: Mapping[str, int]) -> Any:
         """Memory with the values of a program's variables; what a queued launch reads is never changed."""
         values = variable_values([v.arg[0] for v in executable.program.variables], variables)
-        if executable.variables is None or values != executable.values:
+        if values != executable.values:
             flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
-            executable.variables = self._cl.Buffer(self._context, flags, hostbuf=np.array(values, np.int32))
+            executable.variables = self._cl.Buffer(self._opened.context, flags, hostbuf=np.array(values, np.int32))
             executable.values = values
         return executable.variables
 
     @in_turn
     def synchronize(self) -> None:
-        self._queue.finish()
+        with self._opened.speaking("waiting for kernels"):
+            self._queue.finish()
