@@ -424,6 +424,7 @@ PLAIN = {
     JAVASCRIPT: [r"TypeScript\*\* 5\.7"],  # tested: web/runtime/test/package.test.ts
     "docs/image.md": [r"0\.999\), f\(i\) = .*? 1\.008", r"`leading`: .*?, at most T − 1"],
     "docs/numerics.md": [r"within 2\.5 ulp", r"Algorithms\*, 4\.2", r"times 0\.1 in float32"],
+    "docs/native.md": [r"ROCm 5\.2 or newer"],  # the oldest with all functions that are called
     "docs/onnx.md": [r"error of 2\.5 units in the last place"],  # what WGSL allows
     "docs/detect.md": [r"above 0\.5, on WebGPU"],  # tests/e2e/test_detect_site.py
     "docs/performance.md": [

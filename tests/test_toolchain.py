@@ -309,7 +309,7 @@ def test_second_compile_runs_no_compiler(cache: Path, monkeypatch: pytest.Monkey
     def no_compiler(*_: object, **__: object) -> None:
         raise AssertionError("the compiler was run")
 
-    monkeypatch.setattr(toolchain, "_run", no_compiler)
+    monkeypatch.setattr(toolchain, "run_tool", no_compiler)
     assert compile_shared(SCALE) == path
     assert compile_wasm(SCALE, threads=False, exports=["scale"], memory_pages=None) == module
     assert sorted(cache.iterdir()) == before

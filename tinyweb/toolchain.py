@@ -30,7 +30,7 @@ import platformdirs
 
 from tinyweb.errors import ToolchainError
 
-KEPT = (".so", ".wasm", ".o", ".program")
+KEPT = (".so", ".wasm", ".o", ".program", ".amdgcn", ".hsaco")
 CACHE_BYTES = 2 << 30
 BLOCK = 4096  # bytes of the disk that the smallest entry takes
 UNTOUCHED_SECONDS = 3600  # another process may be about to load what it was just told the path of
@@ -91,6 +91,7 @@ class Toolchain:
     clang: tuple[str, ...]
     wasm_ld: tuple[str, ...]
     link_native: tuple[str, ...]
+    link_elf: tuple[str, ...]  # lld for ELF, which code of GPUs is linked with; none where the system has no such
     brings_libraries: bool  # whether `link_native` finds libm and the compiler's own helper functions by itself
 
 
@@ -128,7 +129,7 @@ def compile_shared(sources: str | Iterable[str], flags: Sequence[str] = ()) -> P
 
     def link(folder: Path, output: Path) -> None:
         libraries = ["-lm"] if toolchain.brings_libraries else [str(path) for path in _native_support(toolchain)]
-        _run([*toolchain.link_native, *objects, *libraries, "-o", output.name], folder)
+        run_tool([*toolchain.link_native, *objects, *libraries, "-o", output.name], folder)
 
     return cached(objects, ".so", link)
 
@@ -177,7 +178,7 @@ def compile_wasm(
 
     def build(folder: Path, output: Path) -> None:
         _compile(toolchain, compile_flags, source, folder / "code.o")
-        _run([*toolchain.wasm_ld, *link_flags, "code.o", "-o", output.name], folder)
+        run_tool([*toolchain.wasm_ld, *link_flags, "code.o", "-o", output.name], folder)
 
     return cached([toolchain.name, *compile_flags, *link_flags, source], ".wasm", build).read_bytes()
 
@@ -201,6 +202,7 @@ def _ziglang() -> Toolchain:
         clang=(program, "clang", "-nostdinc", "-isystem", str(folder / "lib" / "include")),
         wasm_ld=(program, "wasm-ld"),
         link_native=(program, "ld.lld", "-shared") if linux else (program, "cc", "-shared"),
+        link_elf=(program, "ld.lld"),
         brings_libraries=not linux,
     )
 
@@ -212,14 +214,15 @@ def _system_clang(command: str) -> Toolchain:
             f"No C compiler was found: `{command}` does not exist; install the Python package ziglang, "
             f"or Clang {MIN_CLANG} or newer with lld, or set TINYWEB_CLANG to its path."
         )
-    version = _run([program, "--version"]).splitlines()[0]
+    version = run_tool([program, "--version"]).splitlines()[0]
     major = re.search(r"clang version (\d+)", version)
     if major is None or int(major[1]) < MIN_CLANG or "Apple" in version:
         raise ToolchainError(
             f"{program} cannot be used: it is `{version}`, and Clang {MIN_CLANG} or newer is needed; "
             "install the Python package ziglang, or set TINYWEB_CLANG to another Clang."
         )
-    linker = shutil.which(_run([program, "--print-prog-name=wasm-ld"]).strip())
+    linker = shutil.which(run_tool([program, "--print-prog-name=wasm-ld"]).strip())
+    elf_linker = shutil.which(run_tool([program, "--print-prog-name=ld.lld"]).strip())
     if linker is None:
         raise ToolchainError(f"{program} cannot be used: there is no wasm-ld beside it; install LLVM's lld.")
     return Toolchain(
@@ -227,6 +230,7 @@ def _system_clang(command: str) -> Toolchain:
         clang=(program, "-nostdlibinc"),
         wasm_ld=(linker,),
         link_native=(program, "-shared"),
+        link_elf=(elf_linker,) if elf_linker else (),
         brings_libraries=True,
     )
 
@@ -247,7 +251,7 @@ def _native_support(toolchain: Toolchain) -> tuple[Path, ...]:
     def build_libm(folder: Path, output: Path) -> None:
         # An empty library with libm's name: enough for the linker to write down that libm is to be loaded.
         _compile(toolchain, compile_flags, "", folder / "empty.o")
-        _run([*toolchain.link_native, "-soname", "libm.so.6", "empty.o", "-o", output.name], folder)
+        run_tool([*toolchain.link_native, "-soname", "libm.so.6", "empty.o", "-o", output.name], folder)
 
     libm = cached([toolchain.name, platform.machine(), "libm.so.6"], ".so", build_libm)
     return (conversions, libm)
@@ -353,10 +357,10 @@ def _prune(folder: Path) -> None:
 
 def _compile(toolchain: Toolchain, flags: Sequence[str], source: str, output: Path) -> None:
     """C to an object file."""
-    _run([*toolchain.clang, *flags, "-x", "c", "-c", "-", "-o", output.name], output.parent, source)
+    run_tool([*toolchain.clang, *flags, "-x", "c", "-c", "-", "-o", output.name], output.parent, source)
 
 
-def _run(command: Sequence[str], folder: Path | None = None, source: str = "") -> str:
+def run_tool(command: Sequence[str], folder: Path | None = None, source: str = "") -> str:
     """Run a program of the toolchain in `folder` with `source` as standard input; returns what it prints."""
     try:
         done = subprocess.run(command, cwd=folder, input=source, capture_output=True, text=True, encoding="utf-8")

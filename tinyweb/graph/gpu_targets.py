@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tinyweb.dtype import dtypes
@@ -62,10 +63,14 @@ def nvidia_target(arch: str = "sm_90") -> Target:
 
 
 def amd_target(arch: str = "gfx1100") -> Target:
-    """An AMD GPU of one of the architectures AMD; ValueError for others."""
-    if arch not in AMD:
+    """An AMD GPU of one of the architectures AMD, or another one of their generations (gfx9 to gfx12), of which the
+    least is expected; ValueError for others."""
+    generation = re.fullmatch(r"gfx(9|1[0-2])[0-9a-f]{2}", arch)
+    if generation is None:
         raise ValueError(f"no AMD architecture is called {arch!r}: choose one of {', '.join(AMD)}")
+    dots = arch in AMD or generation[1] in ("11", "12")
     return replace(
         _ANY, name=arch, language="hip", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64,
-        shared_bytes=64 << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
+        shared_bytes=(160 if arch == "gfx950" else 64) << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
+        subgroups=True, instructions=("dot4_words",) if dots else (),
     )  # fmt: skip

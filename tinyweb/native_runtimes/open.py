@@ -14,6 +14,7 @@ RUNTIMES: dict[str, tuple[str, str]] = {
     "WASM": ("tinyweb.native_runtimes.wasm", "WasmRuntime"),
     "WEBGPU": ("tinyweb.native_runtimes.webgpu", "WebGpuRuntime"),
     "OPENCL": ("tinyweb.native_runtimes.opencl", "OpenClRuntime"),
+    "HIP": ("tinyweb.native_runtimes.hip", "HipRuntime"),
     "INTERPRETER": ("tinyweb.native_runtimes.interpreter", "InterpreterRuntime"),
 }
 MAX_DEVICES = 64  # of a kind: more is a typing mistake

@@ -169,9 +169,26 @@ _CPP = Dialect(
     shared_array="__shared__ __attribute__((aligned(16))) {scalar} {name}[{size}];",
 )
 
+# In rounds each lane adds what lies so many lanes above it; in the end the first lane has all. The last wave of a
+# workgroup may have lanes without threads.
+_IN_WAVE = """
+  const i32 lane = lane_number(), count = {threads} % WAVE ? __builtin_popcountll(__builtin_amdgcn_read_exec()) : WAVE;
+#pragma unroll
+  for (i32 m = WAVE / 2; m > 0; m >>= 1) {{
+    const {scalar} y = of_lane(x, lane + m);
+    x = lane + m < count ? COMBINED : x;
+  }}
+  return of_first_lane(x);
+"""
+
 HIP = replace(
     _CPP,
     name="HIP C++",
+    subgroup={
+        "add": _IN_WAVE.replace("COMBINED", "x + y"),
+        "max": _IN_WAVE.replace("COMBINED", "(x < y ? y : x)"),
+    },
+    dot4="return dot4_i8(a, b, c);",
     fused="__builtin_elementwise_fma",
     half_to_single="return (f32)__builtin_bit_cast(_Float16, (u16)x);",
     single_to_half="return __builtin_bit_cast(u16, (_Float16)x);",
@@ -179,7 +196,7 @@ HIP = replace(
     group=tuple(f"(i32)__builtin_amdgcn_workgroup_id_{d}()" for d in "xyz"),
     thread=tuple(f"(i32)__builtin_amdgcn_workitem_id_{d}()" for d in "xyz"),
     barrier="workgroup_barrier();",
-    subgroup_size="__builtin_amdgcn_wavefrontsize()",
+    subgroup_size="WAVE",
     atomic={f"atomic_{op}": f"__atomic_fetch_{op}(&{{place}}, {{value}}, __ATOMIC_RELAXED)" for op in ("and", "or")},
     prelude=HIP_PRELUDE,
 )

@@ -1,0 +1,91 @@
+"""Compile every kernel of the networks in kernel_sets.py for AMD GPUs, and write what they take to docs/native.md.
+
+usage: python tools/amd_kernels.py [--chips gfx90a,gfx1100] [--networks "Llama-1B q4"] [--print]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+
+from kernel_sets import NETWORKS, programs
+
+from tinyweb.graph.gpu_targets import AMD, amd_target
+from tinyweb.native_runtimes.hip.compile import compile_code_object
+from tinyweb.native_runtimes.hip.resources import Resources, resources
+from tinyweb.render_c import render_gpu
+from tinyweb.render_c.dialect import HIP
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "native.md"
+BEGIN, END = "<!-- tools/amd_kernels.py writes from here -->", "<!-- to here -->"
+HEAD = (
+    "| network | chip | kernels | spilled registers | most vector registers | fewest waves | most LDS | 16-byte loads "
+    "from memory, from LDS | integer dots | matrix instructions |\n"
+    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def compiled(network: str, chip: str) -> list[Resources]:
+    """What each kernel of a network takes on a chip; ToolchainError for one that does not compile."""
+
+    def one(source: str) -> Resources:
+        (found,) = resources(compile_code_object(source, chip)).values()
+        return found
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # they wait for processes
+        return [
+            done.result()
+            for done in [threads.submit(one, render_gpu([p], HIP)) for p in programs(network, amd_target(chip))]
+        ]
+
+
+def row(network: str, chip: str, kernels: Sequence[Resources]) -> str:
+    """A line of the table."""
+
+    def total(values: Iterable[int]) -> str:
+        return f"{sum(values):,}"
+
+    cells = [
+        network,
+        chip,
+        f"{len(kernels)}",
+        total(k.spills for k in kernels),
+        f"{max(k.vgprs for k in kernels)}",
+        f"{min(k.waves for k in kernels)}",
+        f"{max(k.shared_bytes for k in kernels) / 1024:.3g} KiB",
+        f"{total(k.wide_loads for k in kernels)}, {total(k.wide_shared_loads for k in kernels)}",
+        total(k.dots for k in kernels),
+        total(k.matrices for k in kernels),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chips", default=",".join(AMD))
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--print", action="store_true", help="write nothing")
+    given = parser.parse_args()
+    lines = [HEAD]
+    for network in given.networks.split(","):
+        for chip in given.chips.split(","):
+            lines.append(row(network, chip, compiled(network, chip)))
+            print(lines[-1], flush=True)
+    if given.print:
+        return
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    table = "\n".join([f"Compiled without a GPU ({date.today()}, {commit.stdout.strip()}):", "", *lines])
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Kernels of whole networks for any target, without their weights: what must compile for GPUs that are not here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import UOp, size_max
+from tinyweb.graph.lower import program_for
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target
+from tinyweb.tensor import Tensor
+from tinyweb.tracing import Plan, capture
+
+MODELS = Path(__file__).resolve().parent.parent / "assets" / "models"
+# the sizes of Llama-3.2-1B; layers are alike but for the last one, of which a prompt needs less
+LLAMA_1B = {
+    "architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
+    "num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": True,
+}  # fmt: skip
+CONTEXT, BLOCK = 1024, 128  # tokens of the cache, and of a prompt that are read together
+DEVICE = "CPU"  # where the tensors are that are recorded: nothing is computed
+
+Plans = dict[str, Plan]
+
+
+def tinychat(target: Target) -> Plans:
+    """All entry points of the embedded chat model, with 8-bit weights."""
+    from tinyweb.models import load
+    from tinyweb.models.chat import entry_points
+
+    model: Any = load(MODELS / "tinychat-7m", "q8", device=DEVICE)
+    model.activations = "float"  # as on all GPUs
+    return entry_points(model, None, target)
+
+
+def yolov8n(target: Target) -> Plans:
+    """The detector with its boxes for a picture of 320 × 320."""
+    from tinyweb.models.yolov8 import YOLOv8
+
+    detector = YOLOv8.random("n", device=DEVICE).detector((320, 320))
+    return {"detect": capture(lambda: list(detector(**detector.inputs(DEVICE)).values()), target)}
+
+
+def unet(target: Target) -> Plans:
+    """All parts of the embedded image generator, for its own size."""
+    from tinyweb.export import image
+    from tinyweb.export.recording import record
+    from tinyweb.models.stable_diffusion.source import Source
+
+    model = Source.open(MODELS / "tinysd")
+    sizes = image.tiled_sizes(model, image.ImageOptions())
+    plans: Plans = {}
+    for part in image.PARTS:
+        layers = getattr(model, f"load_{part.removeprefix('vae_')}")("f16", image.DEVICE)
+        functions = image.part_functions(part, layers, model, list(sizes), list(sizes.values()))
+        plans |= {name: record(*how, target).plan for name, how in functions.items()}
+    return plans
+
+
+def llama(quant: str, target: Target) -> Plans:
+    """Two layers and the head of a decoder with the sizes of Llama-3.2-1B: a token, and a block of a prompt."""
+    from tinyweb.graph.ir import Variable
+
+    model = _llama(quant)
+    start = Variable("start_pos", 0, CONTEXT - BLOCK).bind(0)
+    count = Variable("count", 1, BLOCK).bind(1)
+    return {
+        "decode": capture(lambda: model.decode(start), target),
+        "prefill": capture(lambda: model.prefill(BLOCK, start, count), target),
+    }
+
+
+@cache
+def _llama(quant: str) -> Any:
+    from tinyweb.formats.huggingface import Config
+    from tinyweb.models.decoder import Decoder, architectures, model
+    from tinyweb.models.decoder.loader import Loader
+    from tinyweb.nn.precision import Precision
+    from tinyweb.nn.quantized_weight import QuantizedWeight
+
+    class Nothing:
+        """A checkpoint of the right shapes without values."""
+
+        def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
+            return np.broadcast_to(np.int8(1), shape)
+
+        def __contains__(self, name: str) -> bool:
+            return True
+
+    class Unloaded(Loader):
+        """Matrices are memory that is allocated when it is first used: never."""
+
+        def matrix(self, values: npt.NDArray[Any], precision: Precision | None = None) -> Tensor | QuantizedWeight:
+            made = (precision or self.recipe.layers).convert(np.ones((8, values.shape[1]), np.float32), DEVICE)
+            if made is None:
+                return Tensor.empty(*values.shape, dtype=dtypes.float16, device=DEVICE)
+
+            def as_large(part: Tensor) -> Tensor:
+                return Tensor.empty([len(values), *map(size_max, part.shape[1:])], dtype=part.dtype, device=DEVICE)
+
+            return replace(
+                made, values=as_large(made.values), scales=as_large(made.scales), upper=tuple(map(as_large, made.upper))
+            )
+
+    config, names = architectures.read_config(Config(LLAMA_1B, "Llama-3.2-1B"))
+    with patch.object(model, "Loader", Unloaded):
+        return Decoder(config, names, Nothing(), quant, CONTEXT, DEVICE, "float")  # type: ignore[arg-type]
+
+
+NETWORKS: dict[str, Callable[[Target], Plans]] = {
+    "tinychat-7m q8": tinychat,
+    "YOLOv8n": yolov8n,
+    "tinysd": unet,
+    **{f"Llama-1B {quant}": partial(llama, quant) for quant in ("q4", "q8", "f16")},
+}
+
+
+def kernels(network: str, target: Target) -> dict[UOp, None]:
+    """The different kernels of a network, in the order of their first launch."""
+    plans = NETWORKS[network](target)
+    return dict.fromkeys(call.kernel for plan in plans.values() for call in plan.calls)
+
+
+def programs(network: str, target: Target) -> Iterator[Program]:
+    """… lowered."""
+    for kernel in kernels(network, target):
+        yield program_for(kernel, target)
