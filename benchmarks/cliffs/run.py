@@ -268,6 +268,7 @@ def main(arguments: Sequence[str]) -> None:
     os.environ["TINYWEB_DEVICE"] = given.device
     if peer_device() == "cuda" and not torch.cuda.is_available():
         sys.exit(f"--device {given.device} is measured beside PyTorch on CUDA, which has no device here")
+    torch.backends.cudnn.allow_tf32 = False  # float32 is float32 on both sides
     begin, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder, alone(given.lock, given.niceness)([os.getpid()]):

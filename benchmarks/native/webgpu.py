@@ -153,8 +153,18 @@ class Cublas(Contestant):
 
 
 class Bandwidth:
-    """What the device does at most, through wgpu alone: copies between buffers, and dispatches that do nothing."""
+    """What the device does at most, through wgpu alone: copies between buffers, by its copy engine or by a kernel of a
+    vector for each thread, whichever is faster, and dispatches that do nothing."""
 
+    COPY = """
+    @group(0) @binding(0) var<storage, read_write> copy: array<vec4<f32>>;
+    @group(0) @binding(1) var<storage, read> source: array<vec4<f32>>;
+    @compute @workgroup_size(256) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+      let i = id.x + (id.y << 22u);
+      if (i < arrayLength(&copy)) { copy[i] = source[i]; }
+    }
+    """
+    COPY_THREADS, COPY_ROW = 256, 1 << 22  # of a workgroup; of the grid's first dimension
     NOTHING = """
     @group(0) @binding(0) var<storage, read_write> x: array<u32>;
     @compute @workgroup_size(1) fn main(@builtin(workgroup_id) id: vec3<u32>) { x[id.x] = id.x; }
@@ -171,14 +181,17 @@ class Bandwidth:
         self.nbytes = min(nbytes, limits["max-buffer-size"])
         usage = wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.STORAGE
         self.buffers = [self.device.create_buffer(size=self.nbytes, usage=usage) for _ in range(2)]
-        module = self.device.create_shader_module(code=self.NOTHING)
-        self.pipeline = self.device.create_compute_pipeline(
-            layout="auto", compute={"module": module, "entry_point": "main"}
-        )
-        small = self.device.create_buffer(size=256, usage=usage)
-        self.small = small
-        entries = [{"binding": 0, "resource": {"buffer": small, "offset": 0, "size": 256}}]
-        self.group = self.device.create_bind_group(layout=self.pipeline.get_bind_group_layout(0), entries=entries)
+        self.small = self.device.create_buffer(size=256, usage=usage)
+        self.pipeline, self.group = self._kernel(self.NOTHING, self.small)
+        self.copies = [self._kernel(self.COPY, *pair) for pair in (self.buffers, self.buffers[::-1])]
+
+    def _kernel(self, code: str, *buffers: Any) -> tuple[Any, Any]:
+        """A pipeline, and the group of these buffers."""
+        module = self.device.create_shader_module(code=code)
+        pipeline = self.device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+        resources = [{"buffer": b, "offset": 0, "size": b.size} for b in buffers]
+        entries = [{"binding": i, "resource": r} for i, r in enumerate(resources)]
+        return pipeline, self.device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
 
     def _seconds(self, record: Callable[[Any], None]) -> float:
         begin = time.perf_counter()
@@ -198,8 +211,22 @@ class Bandwidth:
 
             return record
 
-        taken = min(self._seconds(copies(8)) for _ in range(3)) - min(self._seconds(copies(0)) for _ in range(3))
-        return float(2 * 8 * self.nbytes / taken)
+        def kernels(count: int) -> Callable[[Any], None]:
+            rows = -(-self.nbytes // 16 // self.COPY_ROW)
+
+            def record(encoder: Any) -> None:
+                compute = encoder.begin_compute_pass()
+                for i in range(count):
+                    compute.set_pipeline(self.copies[i % 2][0])
+                    compute.set_bind_group(0, self.copies[i % 2][1])
+                    compute.dispatch_workgroups(self.COPY_ROW // self.COPY_THREADS, rows)
+                compute.end()
+
+            return record
+
+        nothing = min(self._seconds(copies(0)) for _ in range(3))
+        taken = min(self._seconds(way(8)) for way in (copies, kernels) for _ in range(4))
+        return float(2 * 8 * self.nbytes / (taken - nothing))
 
     def launch_seconds(self) -> float:
         """One of many dispatches in one pass, each after the one before."""

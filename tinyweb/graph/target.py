@@ -13,6 +13,7 @@ _ALL_C = _WIDE | {
 }  # fmt: skip
 
 
+THREAD_REGISTERS = 128  # of a thread, where nothing is known of the GPU
 POINTERS = 2**31 - 1  # parameters of a function of C: there is no limit
 
 
@@ -29,6 +30,7 @@ class Target:
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     vector_registers: int = 16
+    thread_registers: int = THREAD_REGISTERS  # of 32 bits that a thread of a GPU has before it keeps values in memory
     tile_sums: int = 12  # vectors of sums that a tile of a product keeps in registers beside its operands
     product_cost: float = 0.5  # cycles of a multiplication and addition of vectors
     load_cost: float = 0.5  # cycles of a vector load with its address
@@ -148,11 +150,13 @@ def webgpu_target(
     max_binding_bytes: int = 128 * 2**20,
     matrices: tuple[str, ...] = (),
     subgroup_threads: int = 0,
+    thread_registers: int = THREAD_REGISTERS,
 ) -> Target:
     """WebGPU; by default what it guarantees everywhere (the specification's default limits, no optional features).
 
     `f16`: the feature shader-f16. Without it half floats lie in memory as pairs in words. `matrices`: what the adapter
-    lists as configurations of subgroup matrices; `subgroup_threads`: the most that one of its subgroups has.
+    lists as configurations of subgroup matrices; `subgroup_threads`: the most that one of its subgroups has;
+    `thread_registers`: what one of its threads has.
     """
     half = frozenset({dtypes.float16} if f16 else ())
     storage = half | {dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}
@@ -162,7 +166,7 @@ def webgpu_target(
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
         scattered_stores=True, scattered_loads=True,
-        instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads,
+        instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads, thread_registers=thread_registers,
     )  # fmt: skip
 
 

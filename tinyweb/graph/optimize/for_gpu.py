@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import product
 from math import gcd, prod
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.ir import AxisKind, Ops, UOp, nested
 from tinyweb.graph.optimize.action import Schedule
-from tinyweb.graph.optimize.actions import GroupReduce, Reorder, Split
+from tinyweb.graph.optimize.actions import Bind, GroupReduce, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import LANES, Builder
 from tinyweb.graph.optimize.cost import FULL, exchange_bytes
@@ -20,6 +20,7 @@ from tinyweb.graph.optimize.for_product import (
     matrix_product,
     most,
 )
+from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.reuse import FUNCTIONS, Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -29,7 +30,8 @@ from tinyweb.graph.symbolic import borders
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
-KEPT = 256  # elements of a row that a thread keeps
+KEPT = (32, 256)  # elements of a row that a thread keeps: in registers, or in an array where its row is too long
+IN_FLIGHT = 4  # loads of a thread before it needs the first of them
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
@@ -146,9 +148,11 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
     width = b.target.vector_lanes if vector_along_stores(b, apart) else 1
     # threads keep what they have computed of a row, if that is few elements, for what else they need of it
     mark = b.mark()
-    if not row_of_threads(b, dominant, rows, apart, width, KEPT // width):
-        b.back(mark)
-        row_of_threads(b, dominant, rows, apart, width, 0)
+    for kept in (*KEPT, 0):
+        if row_of_threads(b, dominant, rows, apart, width, kept // width):
+            break
+        if kept:
+            b.back(mark)
     bind_threads(b, by_stride(k, rows), WORKGROUP)
     # what else is apart stays a loop: on the grid, every workgroup would reduce the row again
     b.grid(loops(b, (r for r in k.outputs if r not in apart)))
@@ -169,7 +173,12 @@ def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp],
     along = next((r for r in by_stride(k, apart) if b.left(r)), None)
     if count > 1 and along is not None:
         b.bind(b.split(b.left(along), count)[1], AxisKind.THREAD)
-    return along is not None and k.volume(apart) <= kept * width * count and b.attempt(Reuse(along.arg.name, 1))
+    if along is None or k.volume(apart) > kept * width * count:
+        return False
+    for left in loops(b, [*dict.fromkeys(r for u in k.reduces for r in u.src[1:]), along]):
+        if b.size(left) * width <= KEPT[0]:  # registers have no addresses
+            b.attempt(Bind(left, AxisKind.UNROLL))
+    return b.attempt(Reuse(along.arg.name, 1))
 
 
 def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
@@ -190,8 +199,9 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
             steps //= width
             narrow = max((u for u in loads if k.follows(u, axis, width)), key=k.traffic).src[0].dtype.bits
             if left and narrow < 32:
-                # four words at a time, if that leaves enough steps for threads; at least the other half of a word
-                words = power_of_two(b.size(left), 32 // narrow)
+                # four words at a time, if that leaves enough steps for threads, at least the other half of a word; two
+                # where threads walk on through the next group, as each byte is multiplied with four bytes
+                words = power_of_two(b.size(left), max(32 // narrow // width, 2) if t.subgroups else 32 // narrow)
                 while words > 1 and steps * k.volume(groups) < ALONG * words and (words > 2 or narrow >= 8):
                     words //= 2
                 b.tile(left, words, AxisKind.UNROLL)
@@ -216,9 +226,11 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
             return
     if t.subgroups and axis in bound and steps >= 2 * ALONG:
         # a workgroup for a row or a few: it is combined without threads waiting for each other
+        join(b, bound)
         unroll(b, serves, outputs * WORKGROUP, FULL, 8 if narrow < 16 else 4)
         longest = max((r for r in bound if b.left(r)), key=b.steps)
         group(b, [longest], LARGE_WORKGROUP if steps >= LONG else WORKGROUP)
+        load_ahead(b, longest)
         return
     # few outputs, and neighbours in memory, are shared by threads that have enough for what they add to the exchange
     count, few = 1, ALONG if axis in bound and steps >= 2 * ALONG else 1
@@ -238,6 +250,23 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
     bind_threads(b, [r for r in by_stride(k, rows) if r is not axis], max(WORKGROUP, threads(b)))
+
+
+def load_ahead(b: Builder, r: UOp) -> None:
+    """Some steps of a thread's loop written out, where it has few rows: what they load is waited for together."""
+    rows = prod(int(o.src[0].arg) for o in ranges_of(b.kernel) if o.arg.kind is AxisKind.UNROLL and not o.arg.reduce)
+    left, factor = b.left(r), IN_FLIGHT // rows
+    if left and factor > 1 and isinstance(size := b.exact(left), int) and size % factor == 0:
+        b.tile(left, factor, AxisKind.UNROLL)
+
+
+def join(b: Builder, bound: list[UOp]) -> None:
+    """One axis of loops of which the inner ones are too short for a workgroup, such as those over groups and over the
+    words of a group: neighbouring threads then have neighbours in memory.
+    """
+    outer, *inner = [name for r in nested(bound) if (name := b.left(r))]
+    if inner and prod(map(b.size, inner)) < WORKGROUP:
+        b.attempt(*(Fuse(outer, name) for name in inner))
 
 
 def window(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp], outputs: int) -> int:

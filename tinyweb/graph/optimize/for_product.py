@@ -30,7 +30,7 @@ ENOUGH = 128  # workgroups that keep a GPU busy
 MATRICES = (4, 2, 1)  # of sums along the rows that a subgroup keeps; of steps that are in shared memory at a time
 DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
 # (threads, vectors of each thread) along the rows and along the columns, from the largest tile on
-TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
+TILES = (((8, 4), (16, 2)), ((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,10 @@ def tile_of(b: Builder, along: list[UOp], down: list[UOp], batches: int) -> tupl
     chosen: tuple[Side, Side] | None = None
     for (row_threads, row_vectors), (column_threads, vectors) in TILES:
         # each further sum needs a tile of registers of its own
+        sums = row_vectors * vectors * LANES**2
         if (len(b.k.reduces) > 1 and row_vectors > 1) or row_threads * column_threads > most(b):
+            continue
+        if sums * 2 > b.target.thread_registers:
             continue
         fitting = [
             (rows, columns)

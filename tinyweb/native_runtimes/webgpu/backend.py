@@ -23,6 +23,7 @@ class Adapter:
     max_buffer_bytes: int
     max_binding_bytes: int
     shared_bytes: int = 16384  # of workgroup memory; the default is what WebGPU guarantees
+    discrete: bool = False  # a card with memory of its own
 
     @property
     def is_software(self) -> bool:

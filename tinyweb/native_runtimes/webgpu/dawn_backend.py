@@ -59,6 +59,7 @@ class DawnBackend:
             max_buffer_bytes=limits.limits.maxBufferSize,
             max_binding_bytes=limits.limits.maxStorageBufferBindingSize,
             shared_bytes=limits.limits.maxComputeWorkgroupStorageSize,
+            discrete=info.adapterType == webgpu.WGPUAdapterType_DiscreteGPU,
         )
         self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
         self._staging: Any = None

@@ -60,6 +60,7 @@ class WgpuBackend:
             max_buffer_bytes=offered["max-buffer-size"],
             max_binding_bytes=offered["max-storage-buffer-binding-size"],
             shared_bytes=offered[shared],
+            discrete=info["adapter_type"] == "DiscreteGPU",
         )
         self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
         self._staging: Any = None
