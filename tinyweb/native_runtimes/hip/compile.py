@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,9 @@ HIP_FLAGS = (
     "-nogpuinc", "-mcode-object-version=4", "-fno-unroll-loops", "-fuse-cuid=none",
 )  # fmt: skip
 RTC_FLAGS = ("-O3", "-ffp-contract=fast", "-fno-unroll-loops", "-mcode-object-version=4")
+# Tried one after the other where registers are spilled: instructions in the order of the text, so that fewer values
+# wait for their use; and what all threads of a wave read alike in vector registers, of which there are more.
+LESS_CROWDED = ("-misched-prera-direction=topdown", "-amdgpu-scalarize-global-loads=false")
 COMPILERS = ("clang", "hiprtc")
 
 
@@ -47,12 +51,12 @@ def compile_code_object(source: str, chip: str) -> CodeObject:
     if chosen_compiler(chip) == "hiprtc":
         return CodeObject(chip, _with_hiprtc(source, chip), "")
     toolchain = find_clang()
-    flags = [*HIP_FLAGS, f"--offload-arch={chip}"]
-
-    def to_assembly(folder: Path, output: Path) -> None:
-        run_tool([*toolchain.clang, *flags, "-S", "-", "-o", output.name], folder, source)
-
-    assembly = cached([toolchain.name, *flags, source], ".amdgcn", to_assembly).read_text()
+    assembly = _assembly(toolchain, source, chip, ())
+    for option in LESS_CROWDED:
+        if not _spills(assembly):
+            break
+        with suppress(ToolchainError):  # an option of LLVM's own: another version may not have it
+            assembly = min(assembly, _assembly(toolchain, source, chip, ("-mllvm", option)), key=_spills)
 
     def assemble(folder: Path, output: Path) -> None:
         command = [*toolchain.clang, TRIPLE, f"-mcpu={chip}", "-x", "assembler", "-c", "-", "-o", "code.o"]
@@ -62,10 +66,18 @@ def compile_code_object(source: str, chip: str) -> CodeObject:
     return CodeObject(chip, cached([toolchain.name, chip, assembly], ".hsaco", assemble).read_bytes(), assembly)
 
 
-def compile_code_objects(sources: list[str], chip: str) -> list[CodeObject]:
-    """`compile_code_object` of each source, side by side."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # they wait for processes
-        return list(threads.map(lambda source: compile_code_object(source, chip), sources))
+def _assembly(toolchain: Toolchain, source: str, chip: str, options: tuple[str, ...]) -> str:
+    flags = [*HIP_FLAGS, f"--offload-arch={chip}", *options]
+
+    def build(folder: Path, output: Path) -> None:
+        run_tool([*toolchain.clang, *flags, "-S", "-", "-o", output.name], folder, source)
+
+    return cached([toolchain.name, *flags, source], ".amdgcn", build).read_text()
+
+
+def _spills(assembly: str) -> int:
+    """Registers that are spilled, of all kernels together."""
+    return sum(map(int, re.findall(r"^ +\.[sv]gpr_spill_count: +(\d+)", assembly, re.MULTILINE)))
 
 
 def chosen_compiler(chip: str) -> str:
