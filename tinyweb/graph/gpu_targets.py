@@ -72,5 +72,5 @@ def amd_target(arch: str = "gfx1100") -> Target:
     return replace(
         _ANY, name=arch, language="hip", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64,
         shared_bytes=(160 if arch == "gfx950" else 64) << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
-        subgroups=True, instructions=("dot4_words",) if dots else (),
+        subgroups=True, thread_registers=256, instructions=("dot4_words",) if dots else (),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.checks import evaluate
@@ -49,6 +50,10 @@ class StandIn:
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, chip: str = "gfx1100", devices: int = 1, megabytes: int = 64
     ) -> None:
+        try:
+            pocl()
+        except DeviceError as error:
+            pytest.skip(f"kernels cannot be run without PoCL: {error}")
         monkeypatch.setenv("TINYWEB_HIP_LIBRARY", library())
         self.c = ctypes.CDLL(library())
         self.c.standin_complaint.restype, self.c.standin_bytes.restype = c_char_p, c_size_t
