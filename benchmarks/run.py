@@ -31,6 +31,7 @@ GROUPS = {
     "onnx": "benchmarks.onnx.rows",
     "llama": "benchmarks.native.llama",
     "webgpu": "benchmarks.native.webgpu",
+    "cuda": "benchmarks.native.cuda",
     "chat": "benchmarks.chat",
     "compiler": "benchmarks.compiler",
     "browser": "benchmarks.browser.rows",

@@ -30,7 +30,7 @@ import platformdirs
 
 from tinyweb.errors import ToolchainError
 
-KEPT = (".so", ".wasm", ".o", ".program", ".amdgcn", ".hsaco")
+KEPT = (".so", ".wasm", ".o", ".program", ".amdgcn", ".hsaco", ".cubin")
 CACHE_BYTES = 2 << 30
 BLOCK = 4096  # bytes of the disk that the smallest entry takes
 UNTOUCHED_SECONDS = 3600  # another process may be about to load what it was just told the path of

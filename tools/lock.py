@@ -40,6 +40,7 @@ PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 GLIBC = 39  # 2.39: wheels that need a newer one are left out
 
 CUDA = re.compile(r"(cuda|nvidia)-|triton$")  # what PyPI's PyTorch asks for on Linux
+NVRTC = ("cuda-bindings", "cuda-pathfinder", "nvidia-cuda-nvrtc")  # of these what our tests need
 BUILD_TOOLS = ("cmake", "ninja", "packaging", "pathspec", "scikit-build-core")  # of llama-cpp-python
 
 
@@ -289,7 +290,7 @@ def main() -> None:
     asked_dev = [Requirement(text) for text in project["dependency-groups"]["dev"]]
 
     run = closure(asked, pinned, here=True)
-    dev = closure([*asked, *asked_dev], pinned, here=True, wanted=lambda name: not CUDA.match(name))
+    dev = closure([*asked, *asked_dev], pinned, here=True, wanted=lambda name: name in NVRTC or not CUDA.match(name))
     cuda = closure([r for r in dev["torch"][0].requires if CUDA.match(r.name)], pinned, here=True)
     write(run_lock, "What running and exporting needs.", run)
     write(dev_lock, "What the tests need, and all of requirements.lock.", dev)

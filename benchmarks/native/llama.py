@@ -7,6 +7,7 @@ too: its logits differ by 3 % of their norm from those of exact products.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import shlex
 import sys
@@ -158,18 +159,10 @@ class Tinygrad(Model):
     def __init__(self, shape: str, quant: str, threads: int):
         # read when tinygrad is imported
         os.environ |= {"DEV": "CPU:CLANG", "CC": str(CLANG), "REALIZE": "0"}
-        from tinygrad import nn
         from tinygrad.tensor import Tensor
 
-        # its wheel lacks the kernels for AMD's GPUs, which the application imports wherever it runs
-        kernels: Any = ModuleType("tinygrad.llm.kernels.amd")
-        kernels.Linear, kernels.gated_delta_prefill, kernels.flash_attention = nn.Linear, None, None
-        kernels.amd_custom_kernels_supported = lambda device: False
-        sys.modules.setdefault(kernels.__name__, kernels)
-        from tinygrad.llm.model import Transformer
-
         self.shape, self.tensor, self.ids = shape, Tensor, [0]
-        self.model, _ = Transformer.from_gguf(checkpoints.gguf_file(shape, quant), CONTEXT)
+        self.model, _ = tinygrad_application().Transformer.from_gguf(checkpoints.gguf_file(shape, quant), CONTEXT)
 
     def versions(self) -> dict[str, str]:
         return {"tinygrad": version("tinygrad")}
@@ -194,6 +187,19 @@ class Tinygrad(Model):
         found = self.model.output(self.model.output_norm(x[:, -1:]))[0, -1].numpy()
         self.model._cached_tokens = []
         return found
+
+
+def tinygrad_application() -> Any:
+    """tinygrad's module of language models. Its wheel lacks the kernels for AMD's GPUs, which this imports wherever it
+    runs.
+    """
+    from tinygrad import nn
+
+    kernels: Any = ModuleType("tinygrad.llm.kernels.amd")
+    kernels.Linear, kernels.gated_delta_prefill, kernels.flash_attention = nn.Linear, None, None
+    kernels.amd_custom_kernels_supported = lambda device: False
+    sys.modules.setdefault(kernels.__name__, kernels)
+    return importlib.import_module("tinygrad.llm.model")
 
 
 def _script(command: Sequence[str]) -> None:

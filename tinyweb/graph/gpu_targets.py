@@ -56,7 +56,7 @@ def nvidia_target(arch: str = "sm_90") -> Target:
     if arch not in NVIDIA:
         raise ValueError(f"no NVIDIA architecture is called {arch!r}: choose one of {', '.join(NVIDIA)}")
     return replace(
-        _ANY, name=arch, language="cuda", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64,
+        _ANY, name=arch, language="cuda", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64 | _F16,
         shared_bytes=48 << 10, max_workgroup=(1024, 1024, 64), max_invocations=256, subgroups=True,
         instructions=("dot4_words",),
     )  # fmt: skip

@@ -15,6 +15,7 @@ RUNTIMES: dict[str, tuple[str, str]] = {
     "WEBGPU": ("tinyweb.native_runtimes.webgpu", "WebGpuRuntime"),
     "OPENCL": ("tinyweb.native_runtimes.opencl", "OpenClRuntime"),
     "HIP": ("tinyweb.native_runtimes.hip", "HipRuntime"),
+    "CUDA": ("tinyweb.native_runtimes.cuda", "CudaRuntime"),
     "INTERPRETER": ("tinyweb.native_runtimes.interpreter", "InterpreterRuntime"),
 }
 MAX_DEVICES = 64  # of a kind: more is a typing mistake

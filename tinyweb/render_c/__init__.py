@@ -8,11 +8,11 @@ from tinyweb.graph.program import Program
 from tinyweb.render_c.c_kernel import Kernel, size_text, variable_slots
 from tinyweb.render_c.c_types import declare, declare_gpu
 from tinyweb.render_c.dialect import CUDA, HIP, OPENCL, Dialect
-from tinyweb.render_c.gpu_kernel import GpuKernel
+from tinyweb.render_c.gpu_kernel import GpuKernel, dynamic_shared
 
 __all__ = [
-    "CUDA", "HIP", "OPENCL", "Dialect", "GpuKernel", "Kernel", "kernel_functions", "render", "render_gpu", "size_text",
-    "variable_slots",
+    "CUDA", "HIP", "OPENCL", "Dialect", "GpuKernel", "Kernel", "dynamic_shared", "kernel_functions", "render",
+    "render_gpu", "size_text", "variable_slots",
 ]  # fmt: skip
 
 # Sizes are floor-divided; only grid sizes whose operands may be negative need these.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tinyweb.render_c.gpu_prelude import CUDA_PRELUDE, HIP_PRELUDE, OPENCL_PRELUDE
+from tinyweb.render_c.cuda_prelude import CUDA_HALF, CUDA_PRELUDE
+from tinyweb.render_c.gpu_prelude import HIP_PRELUDE, OPENCL_PRELUDE
 
 _WORDS = {
     "b8": "unsigned char", "i8": "signed char", "u8": "unsigned char", "i16": "short", "u16": "unsigned short",
@@ -43,6 +44,9 @@ class Dialect:
     constant: str = ""
     restrict: str = "restrict"
     shared_array: str = ""  # the declaration of {name}, {size} elements that a workgroup shares
+    static_shared: int = 1 << 30  # bytes of them that may be declared; more are one array, whose size a launch says
+    shared_pool: str = ""  # its declaration
+    shared_part: str = ""  # that of {name}, {offset} bytes behind its beginning
     group: tuple[str, ...] = ()  # hardware indices, by dimension
     thread: tuple[str, ...] = ()
     barrier: str = ""
@@ -204,6 +208,8 @@ HIP = replace(
 CUDA = replace(
     _CPP,
     name="CUDA C++",
+    scalars={**_WORDS, "f16": "Half"},
+    extensions={"f16": CUDA_HALF},
     fused="multiply_add",
     subgroup={
         "add": _SHUFFLES.replace("COMBINED", "x + y"),
@@ -219,9 +225,13 @@ CUDA = replace(
     same_size="as<{kind}>({value})",
     choose="choose({c}, {a}, {b})",
     functions={"sqrt": "root", "floor": "floor_of", "trunc": "trunc_of", "round": "round_of"},
-    kernel='extern "C" __global__ void __launch_bounds__({threads})',
+    # one workgroup on a multiprocessor will do: else registers are spilled so that many small ones fit
+    kernel='extern "C" __global__ void __launch_bounds__({threads}, 1)',
     function="static __device__ __forceinline__",
     shared_array="__shared__ __align__(16) {scalar} {name}[{size}];",
+    static_shared=48 << 10,
+    shared_pool="extern __shared__ __align__(16) u8 shared[];",
+    shared_part="{scalar} *const {name} = ({scalar} *)(shared + {offset});",
     group=tuple(f"(i32)blockIdx.{d}" for d in "xyz"),
     thread=tuple(f"(i32)threadIdx.{d}" for d in "xyz"),
     barrier="__syncthreads();",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tinyweb.graph.ir import Ops, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_c.c_types import scalar_name
@@ -9,6 +11,8 @@ from tinyweb.render_c.dialect import Dialect
 from tinyweb.render_c.gpu_ops import GPU_EMITTERS
 from tinyweb.render_c.kernel_text import KernelText
 from tinyweb.render_common import Text, memory_of
+
+ALIGNMENT = 16  # bytes: of the widest vector
 
 
 class GpuKernel(KernelText):
@@ -32,9 +36,8 @@ class GpuKernel(KernelText):
             parameters.append(f"{d.constant}const i32 *{d.restrict} variables")
         head = Text()
         head.open(f"{d.kernel.format(x=x, y=y, z=z, threads=self.threads)} {p.name}({', '.join(parameters)}) {{")
-        for u in p.uops:
-            if u.op is Ops.BUFFER and u.arg.space is Space.SHARED:
-                head.add(self._share(u))
+        for line in self._share():
+            head.add(line)
         self._out.depth = 1
         for slot, v in enumerate(p.variables):
             self._variable(v, slot)
@@ -48,9 +51,19 @@ class GpuKernel(KernelText):
         const = "" if written else "const "
         return f"{self.dialect.device}{const}{self.vector(scalar, 1)} *{self.dialect.restrict} p{slot}"
 
-    def _share(self, u: UOp) -> str:
-        name = self._buffers[u] = f"s{len(self._buffers)}"
-        return self.dialect.shared_array.format(scalar=self.vector(scalar_name(u.dtype), 1), name=name, size=u.arg.size)
+    def _share(self) -> Iterator[str]:
+        """The declarations of memory that a workgroup shares."""
+        d = self.dialect
+        pooled = dynamic_shared(self.program, d) > 0
+        if pooled:
+            yield d.shared_pool
+        offset = 0
+        for u in _shared(self.program):
+            name = self._buffers[u] = f"s{len(self._buffers)}"
+            scalar = self.vector(scalar_name(u.dtype), 1)
+            text = d.shared_part if pooled else d.shared_array
+            yield text.format(scalar=scalar, name=name, size=u.arg.size, offset=offset)
+            offset += _aligned(u)
 
     def _statement(self, u: UOp) -> None:
         if u.op in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
@@ -101,3 +114,18 @@ class GpuKernel(KernelText):
         if u.arg not in self.dialect.atomic or memory_of(u.src[0]).op is not Ops.PARAM:
             raise self.error(f"{self.dialect.name} cannot store with {u.arg!r}")
         return self.dialect.atomic[u.arg].format(place=place, value=text)
+
+
+def dynamic_shared(program: Program, dialect: Dialect) -> int:
+    """Bytes of shared memory that a launch has to give; 0 where the kernel declares what it needs."""
+    size = sum(map(_aligned, _shared(program)))
+    return size if size > dialect.static_shared else 0
+
+
+def _shared(program: Program) -> list[UOp]:
+    return [u for u in program.uops if u.op is Ops.BUFFER and u.arg.space is Space.SHARED]
+
+
+def _aligned(u: UOp) -> int:
+    """Bytes of shared memory, those up to the next vector included."""
+    return -(-u.dtype.nbytes(u.arg.size) // ALIGNMENT) * ALIGNMENT

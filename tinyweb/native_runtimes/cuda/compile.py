@@ -1,0 +1,118 @@
+"""CUDA C in, machine code of one kind of GPU out, by NVRTC: no GPU and no driver are needed. Cached on disk by
+content."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyweb.errors import DeviceError
+from tinyweb.graph.gpu_targets import NVIDIA
+from tinyweb.native_runtimes.cuda.resources import Resources, resources
+from tinyweb.native_runtimes.webgpu.backend import first_lines
+from tinyweb.toolchain import cached
+
+# a·b + c is fused where kernels say so; NaN, infinity and small numbers keep their meaning
+FLAGS = ("--std=c++17", "--disable-warnings", "--no-source-include", "--fmad=false", "--ptxas-options=-v")
+OLDEST = 75  # the least compute capability, times ten, that NVRTC 13 knows
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One module: a cubin, or PTX, which the driver compiles for GPUs that are newer than NVRTC. `resources`: of each
+    kernel, empty for PTX.
+    """
+
+    code: bytes
+    resources: dict[str, Resources]
+
+
+def nvrtc() -> Any:
+    """The module `cuda.bindings.nvrtc` with its library loaded; DeviceError that says what to install."""
+    try:
+        found = importlib.import_module("cuda.bindings.nvrtc")
+        found.nvrtcVersion()  # loads the library
+    except (ImportError, RuntimeError) as error:  # cuda-bindings raises a RuntimeError where it finds no library
+        raise DeviceError(
+            "CUDA kernels are compiled by NVRTC, which is not installed (the Python packages cuda-bindings and "
+            "nvidia-cuda-nvrtc): pip install 'tinyweb[cuda]'"
+        ) from error
+    return found
+
+
+@functools.cache
+def version() -> tuple[int, int]:
+    """NVRTC's: major, minor."""
+    _, major, minor = nvrtc().nvrtcVersion()
+    return major, minor
+
+
+@functools.cache
+def architectures() -> tuple[int, ...]:
+    """Compute capabilities, times ten, that NVRTC makes machine code for."""
+    _, found = nvrtc().nvrtcGetSupportedArchs()
+    return tuple(sorted(found))
+
+
+def architecture(capability: int) -> str:
+    """What to compile for a GPU of a compute capability (times ten): its own machine code, that of the same generation,
+    or for one newer than NVRTC knows PTX of the newest it knows. DeviceError for one that is too old.
+    """
+    known = {int(a[3:]) for a in NVIDIA if a[3:].isdecimal()} & set(architectures())
+    fit = [a for a in known if a <= capability]
+    if not fit:
+        raise DeviceError(
+            f"CUDA needs a GPU of compute capability {OLDEST // 10}.{OLDEST % 10} or newer, and this one has "
+            f"{capability // 10}.{capability % 10}: choose another device, as OPENCL"
+        )
+    return f"{'sm' if max(fit) // 10 == capability // 10 else 'compute'}_{max(fit)}"
+
+
+def compile_cuda(source: str, arch: str, name: str = "kernel") -> Compiled:
+    """Compile CUDA C for `arch`: "sm_90" and the like, or "compute_90" for PTX. `name` is what errors call it.
+
+    DeviceError with the compiler's first lines if it does not compile.
+    """
+    key = [f"nvrtc {version()}", *FLAGS, arch, source]
+    path = cached(key, ".cubin", lambda _, output: _write(output, _compile(source, arch, name)))
+    head, _, code = path.read_bytes().partition(b"\n")
+    return Compiled(code, {k: Resources(**v) for k, v in json.loads(head).items()})
+
+
+def _write(output: Path, compiled: Compiled) -> None:
+    """An entry of the cache: a line of JSON, then the code."""
+    head = json.dumps({name: asdict(r) for name, r in compiled.resources.items()})
+    output.write_bytes(head.encode() + b"\n" + compiled.code)
+
+
+def _compile(source: str, arch: str, name: str) -> Compiled:
+    library = nvrtc()
+
+    def done(result: tuple[Any, ...]) -> Any:
+        error, *values = result
+        if int(error):
+            raise DeviceError(f"kernel {name}: NVRTC failed with {error.name}")
+        return values[0] if values else None
+
+    def text(size: Any, get: Any) -> bytes:
+        buffer = b" " * int(done(size(program)))
+        done(get(program, buffer))
+        return buffer
+
+    program = done(library.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, [], []))
+    try:
+        options = [f"--gpu-architecture={arch}".encode(), *(flag.encode() for flag in FLAGS)]
+        error = library.nvrtcCompileProgram(program, len(options), options)[0]
+        log = text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog).decode(errors="replace").rstrip("\0 \n")
+        if int(error):
+            raise DeviceError(f"kernel {name} was refused by NVRTC for {arch}:\n{first_lines(log) or error.name}")
+        if arch.startswith("compute"):
+            return Compiled(text(library.nvrtcGetPTXSize, library.nvrtcGetPTX), {})
+        cubin = text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN)
+        return Compiled(cubin, resources(cubin, log))
+    finally:
+        library.nvrtcDestroyProgram(program)

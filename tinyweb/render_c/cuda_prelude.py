@@ -1,0 +1,98 @@
+"""What kernels in CUDA C++ take for granted, as text before them: NVRTC has no headers, no operators of vectors, and no
+half floats."""
+
+from __future__ import annotations
+
+_FUNCTION = "__device__ __forceinline__"
+
+
+def _lanewise(head: str, result: str, lane: str) -> str:
+    """A function of vectors that does the same for each lane."""
+    return (
+        f"template <class T, int N> {_FUNCTION} {result} {head} {{\n  {result} out;\n"
+        f"#pragma unroll\n  for (int i = 0; i < N; i++) out[i] = {lane};\n  return out;\n}}\n"
+    )
+
+
+def _functions(name: str, single: str, double: str, parameters: str = "x") -> str:
+    """A function of floats, doubles and vectors of them."""
+    names = parameters.split()
+    parts = [
+        f"{_FUNCTION} {t} {name}({', '.join(f'{t} {n}' for n in names)}) {{ return {function}({', '.join(names)}); }}\n"
+        for t, function in (("float", single), ("double", double))
+    ]
+    head = f"{name}({', '.join(f'Vector<T, N> {n}' for n in names)})"
+    return "".join(parts) + _lanewise(head, "Vector<T, N>", f"{name}({', '.join(f'{n}[i]' for n in names)})")
+
+
+def _operator(op: str, unary: bool = False) -> str:
+    if unary:
+        return _lanewise(f"operator{op}(Vector<T, N> a)", "Vector<T, N>", f"{op}a[i]")
+    return _lanewise(f"operator{op}(Vector<T, N> a, Vector<T, N> b)", "Vector<T, N>", f"a[i] {op} b[i]")
+
+
+def _comparison(op: str) -> str:
+    """Integers of the same width, with all bits set or none."""
+    head = f"operator{op}(Vector<T, N> a, Vector<T, N> b)"
+    return _lanewise(head, "Vector<Mask<sizeof(T)>, N>", f"a[i] {op} b[i] ? -1 : 0")
+
+
+# Arithmetic is float's: a half is a form of memory. Conversions are single instructions.
+CUDA_HALF = f"""\
+struct Half {{
+  unsigned short bits;
+  Half() = default;
+  {_FUNCTION} Half(float x) {{ asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }}
+  {_FUNCTION} Half(double x) {{ asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x)); }}
+  template <class T> {_FUNCTION} Half(T x) : Half((float)x) {{}}
+  {_FUNCTION} operator float() const {{ float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }}
+}};"""
+
+CUDA_PRELUDE = f"""\
+template <int BYTES> struct MaskOf;
+template <> struct MaskOf<1> {{ typedef signed char type; }};
+template <> struct MaskOf<2> {{ typedef short type; }};
+template <> struct MaskOf<4> {{ typedef int type; }};
+template <> struct MaskOf<8> {{ typedef long long type; }};
+template <int BYTES> using Mask = typename MaskOf<BYTES>::type;
+{_FUNCTION} constexpr int alignment(int bytes, int one) {{
+  return bytes & (bytes - 1) ? one : bytes > 16 ? 16 : bytes;
+}}
+template <class T, int N> struct alignas(alignment(sizeof(T) * N, sizeof(T))) Vector {{
+  T lanes[N];
+  Vector() = default;
+  {_FUNCTION} explicit Vector(T value) {{
+#pragma unroll
+    for (int i = 0; i < N; i++) lanes[i] = value;
+  }}
+  template <class... U> {_FUNCTION} Vector(T a, T b, U... more) : lanes{{a, b, (T)more...}} {{}}
+  {_FUNCTION} T &operator[](int i) {{ return lanes[i]; }}
+  {_FUNCTION} const T &operator[](int i) const {{ return lanes[i]; }}
+}};
+{"".join(map(_operator, ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")))}\
+{"".join(_operator(op, unary=True) for op in ("-", "~"))}\
+{"".join(map(_comparison, ("<", ">", "==", "!=")))}\
+{_functions("root", "__fsqrt_rn", "__dsqrt_rn")}\
+{_functions("floor_of", "floorf", "floor")}\
+{_functions("trunc_of", "truncf", "trunc")}\
+{_functions("round_of", "rintf", "rint")}\
+{_functions("multiply_add", "__fmaf_rn", "__fma_rn", "a b c")}\
+template <class C, class T, int N>
+{_FUNCTION} Vector<T, N> choose(Vector<C, N> c, Vector<T, N> a, Vector<T, N> b) {{
+#pragma unroll
+  for (int i = 0; i < N; i++) a[i] = c[i] ? a[i] : b[i];
+  return a;
+}}
+template <class To, class T, int N> {_FUNCTION} To convert(Vector<T, N> a) {{
+  To c;
+#pragma unroll
+  for (int i = 0; i < N; i++) c[i] = a[i];
+  return c;
+}}
+template <class To, class From> {_FUNCTION} To as(From value) {{
+  static_assert(sizeof(To) == sizeof(From), "other bits");
+  To out;
+  memcpy(&out, &value, sizeof(To));
+  return out;
+}}
+"""
