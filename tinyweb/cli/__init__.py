@@ -1,4 +1,5 @@
-"""The command line: `tinyweb export|serve|chat|run|bench|tune|inspect|doctor|completion`, a module for each command.
+"""The command line: `tinyweb export|serve|api|chat|run|bench|tune|inspect|doctor|completion`, a module for
+each command.
 
 Results go to standard output, progress and errors to standard error. What a user did wrong is one sentence and exit
 code 2; Ctrl-C is exit code 130. Modules are imported by the command that needs them: `tinyweb --help` is quick.
@@ -29,6 +30,7 @@ except ImportError:
     raise
 
 from tinyweb.cli import (
+    api,
     bench,
     completion,
     doctor,
@@ -51,6 +53,7 @@ __all__ = ["app", "main"]
 
 # importing a module adds its commands
 COMMANDS = (
+    api,
     bench,
     completion,
     doctor,

@@ -29,7 +29,7 @@ COMMANDS = {
 """The `tinyweb export` of each kind of model."""
 CALLED = {
     "chat": "a language model", "embed": "a model of vectors (embeddings)", "image": "a model that paints",
-    "detect": "an object detector",
+    "detect": "an object detector", "api": "a model of texts",
 }  # fmt: skip
 """What the models of each `tinyweb export` are called."""
 CHECKPOINTS = (".pt", ".pth", ".onnx", ".safetensors")
@@ -51,10 +51,11 @@ def locate_any(source: str, progress: Progress | None = None) -> Path:
 
 
 def expect(path: Path, command: str) -> None:
-    """ExportError where the folder `path` has a model that another command than `tinyweb export` (or `run`) `command`
-    takes, by the names of its files and its config: what it lacks of this one says little."""
+    """ExportError where the folder `path` has a model that another command than `tinyweb export` (or `run`) `command`,
+    or than `tinyweb api`, takes, by the names of its files and its config: what it lacks of this one says little."""
     found = _command_of(path) if path.is_dir() else None
-    if found not in (command, None) and (found, command) != ("chat", "embed"):  # texts have vectors there too
+    # what reads texts has vectors there too
+    if found not in (command, None) and (found, command) not in (("chat", "embed"), ("chat", "api"), ("embed", "api")):
         others = f"`tinyweb export {found}` and `tinyweb run {found}`"
         raise ExportError(f"{path} is {CALLED[str(found)]}, not {CALLED[command]}: {others} take it.")
 

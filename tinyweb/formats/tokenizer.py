@@ -76,6 +76,12 @@ class Tokenizer:
         with understood():
             return str(self.backend.decode(list(ids), skip_special_tokens=True))
 
+    def token_text(self, token: int) -> str:
+        """Text of a token inside of a text, a special one's name; half a character is U+FFFD."""
+        with understood():
+            once, twice = (self.backend.decode([token] * n, skip_special_tokens=False) for n in (1, 2))
+        return str(twice[len(once) :])
+
     def render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """The prompt's text for messages {"role": "system" | "user" | "assistant", "content": text}."""
         if self.template is None:

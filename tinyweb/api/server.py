@@ -1,0 +1,78 @@
+"""The server's socket and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import uvicorn
+
+from tinyweb.api.app import Api
+from tinyweb.errors import TinywebError
+
+BACKLOG = 1024  # connections that wait to be accepted
+GRACE = 5  # seconds that connections have to end once the server stops
+KEEP_ALIVE = 15  # seconds after which a connection nobody uses is closed
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's, of an `Api`: when it is told to end, answers under way are told so first."""
+
+    def __init__(self, api: Api, verbose: bool = False):
+        self.api = api
+        config = uvicorn.Config(
+            api.app(), log_level="info" if verbose else "warning", access_log=verbose, lifespan="on",
+            timeout_graceful_shutdown=GRACE, timeout_keep_alive=KEEP_ALIVE, backlog=BACKLOG,
+            server_header=False, ws="none", http="h11",
+        )  # fmt: skip
+        super().__init__(config)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The handler of signals."""
+        self.api.worker.stop()
+        super().handle_exit(sig, frame)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens on this address, or TinywebError."""
+    try:
+        (family, kind, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = socket.socket(family, kind)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(BACKLOG)  # who asks from now on waits
+    except OSError as error:
+        raise TinywebError(
+            f"Cannot listen on {host}, port {port}: {error.strerror or error}; choose another --port (0: any free one)"
+        ) from None
+    return found
+
+
+def is_local(host: str) -> bool:
+    """Whether only programs of this machine reach this address."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def serve(api: Api, host: str, port: int, say: Callable[[str], None], verbose: bool = False) -> None:
+    """Answers requests until an interrupt or a termination signal; `say` is told where, and that it has ended."""
+    bound = listen(host, port)
+    for line in announce(api, host, bound.getsockname()[1]):
+        say(line)
+    with contextlib.suppress(KeyboardInterrupt, SystemExit):  # Uvicorn raises the signal again when all has ended
+        Server(api, verbose).run(sockets=[bound])
+    say("Stopped")
+
+
+def announce(api: Api, host: str, port: int) -> Sequence[str]:
+    """Lines for people."""
+    shown = f"[{host}]" if ":" in host else host
+    names = ", ".join(m.name for m in api.models)
+    lines = [f"{names} at http://{shown}:{port}/v1 (Ctrl-C stops)"]
+    if not is_local(host) and api.key is None:
+        lines.append("Anybody who reaches this address can ask: --api-key KEY lets only those in who know it.")
+    return lines
