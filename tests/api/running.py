@@ -48,8 +48,7 @@ class Running:
             if time.monotonic() > end:
                 return False
             time.sleep(0.01)
-        batch = self.scheduler.batch
-        return sorted(self.scheduler.free) == list(range(batch.reserved, batch.pages))
+        return self.scheduler.pages.unused
 
     def ask(
         self, path: str, body: bytes | dict[str, Any] | None = None, method: str = "POST", **headers: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,9 +24,10 @@ class Memory:
 
     sizes = (1, 8)
     reserved = 2
+    page_size = PAGE
 
-    def __init__(self, pages: int):
-        self.pages = self.reserved + pages
+    def __init__(self, pages: int, shares: bool = True):
+        self.pages, self.shares = self.reserved + pages, shares
         self.tokens: dict[int, int] = {}
         self.steps: list[int] = []
 
@@ -70,9 +72,15 @@ def expected(prompt: list[int], most: int) -> list[int]:
 
 
 def check_pages(scheduler: Scheduler, memory: Memory) -> None:
-    """Each page is free or one answer's."""
-    owned = [p for g in scheduler.running for p in g.pages]
-    assert sorted(owned + scheduler.free) == list(range(memory.reserved, memory.pages))
+    """Each page can be taken or is used; those that several answers have hold what all of them begin with."""
+    used = Counter(p for g in scheduler.running for p in g.pages)
+    assert len(used) + scheduler.pages.available == memory.pages - memory.reserved
+    assert all(memory.reserved <= p < memory.pages for p in used)
+    for generation in scheduler.running:
+        for at in range(generation.read):
+            slot = generation.pages[at // PAGE] * PAGE + at % PAGE
+            assert memory.tokens[slot] == generation.ids[at]
+    assert memory.shares or set(used.values()) <= {1}
     assert all(not g.pages for g in scheduler.waiting)
 
 
@@ -81,13 +89,16 @@ def test_answers_of_any_arrivals(tokenizer: Tokenizer, seed: int) -> None:
     """With few pages answers wait, are taken back and go on; some are not waited for any more. All others are those
     that each prompt has alone."""
     chance = random.Random(seed)
-    memory = Memory(chance.choice([10, 14, 30]))
+    memory = Memory(chance.choice([10, 14, 30]), shares=seed % 3 > 0)
+    begins = [[chance.randrange(VOCABULARY) for _ in range(CONTEXT)] for _ in range(3)]
     scheduler = Scheduler(memory, parallel=chance.choice([1, 3, 6]))
     asked: list[tuple[Generation, list[Piece]]] = []
     while len(asked) < 25 or any(not g.ended and not g.cancelled for g, _ in asked):
         while len(asked) < 25 and chance.random() < 0.3:
             pieces: list[Piece] = []
-            prompt = [chance.randrange(VOCABULARY) for _ in range(chance.choice([1, 3, 17, CONTEXT]))]
+            length = chance.choice([1, 3, 17, CONTEXT])
+            same = chance.randrange(length + 1)
+            prompt = chance.choice(begins)[:same] + [chance.randrange(VOCABULARY) for _ in range(length - same)]
             asked.append((generation(tokenizer, prompt, chance.choice([1, 9, 100]), pieces), pieces))
             scheduler.submit(asked[-1][0])
         if asked and chance.random() < 0.05:
@@ -95,7 +106,7 @@ def test_answers_of_any_arrivals(tokenizer: Tokenizer, seed: int) -> None:
         scheduler.step()
         check_pages(scheduler, memory)
     scheduler.step()
-    assert scheduler.load == (0, 0) and len(scheduler.free) == memory.pages - memory.reserved
+    assert scheduler.load == (0, 0) and scheduler.pages.unused
     for each, pieces in asked:
         if not each.cancelled or each.ended:
             assert each.ids == expected(list(each.prompt), each.settings.max_tokens)
@@ -138,8 +149,33 @@ def test_a_failure_ends_all_answers_and_frees_all_pages(tokenizer: Tokenizer) ->
     scheduler.step()
     scheduler.fail("The device is gone.")
     assert [p.error for p in pieces if p.last] == ["The device is gone."] * 5
-    assert scheduler.load == (0, 0) and len(scheduler.free) == 10 and not scheduler.step()
+    assert scheduler.load == (0, 0) and scheduler.pages.unused and not scheduler.step()
     scheduler.submit(again := generation(tokenizer, [9], 3, []))
     while scheduler.step():
         pass
     assert again.ids == expected([9], 3)
+
+
+def test_a_conversation_goes_on_where_it_was(tokenizer: Tokenizer) -> None:
+    """Its next turn reads what is new, whatever was answered in between; of another conversation nothing is reused."""
+    memory = Memory(40)
+    scheduler = Scheduler(memory, parallel=4)
+
+    def read_for(prompt: list[int]) -> int:
+        """Tokens that are read until the first one is chosen."""
+        memory.steps.clear()
+        scheduler.submit(made := generation(tokenizer, prompt, 1, []))
+        while scheduler.step():
+            pass
+        assert made.ids == expected(prompt, 1)
+        return sum(memory.steps)
+
+    first = list(range(10, 27))
+    assert read_for(first) == 17 and read_for(first) == 1
+    assert read_for(list(range(50, 70))) == 20
+    assert read_for([*first, 5, 6, 7]) == 4  # the whole pages before are there
+    assert read_for([11, *first[1:]]) == 17
+    assert read_for(first[:12]) == 4 and read_for(first[:13]) == 1  # one token is read at least
+    for n in range(20):  # others need all pages
+        read_for([100 + n] * 30)
+    assert read_for(first) == 17

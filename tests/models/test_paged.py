@@ -113,9 +113,12 @@ def test_answers_are_those_of_a_chat(model_folder: Path) -> None:
     assert answers(Batch(model, 64, ROWS), prompts, [s for _, s in ANSWERS], tokenizer.eos) == want
 
 
-def test_golden_tokens(model_folder: Path) -> None:
+@pytest.mark.parametrize(
+    "device", ["CPU", *(pytest.param(d, marks=pytest.mark.slow) for d in ("WASM", "WEBGPU", "OPENCL"))]
+)
+def test_golden_tokens(model_folder: Path, device: str) -> None:
     items = json.loads((model_folder / "golden.json").read_text())["items"][:ROWS]
-    model, tokenizer = load(model_folder), Tokenizer.from_folder(model_folder)
+    model, tokenizer = load(model_folder, device=device), Tokenizer.from_folder(model_folder)
     settings = [Settings(temperature=0, max_tokens=len(item["output_ids"])) for item in items]
     got = answers(Batch(model, 160, ROWS), [item["prompt_ids"] for item in items], settings, tokenizer.eos)
     assert got == [item["output_ids"] for item in items]

@@ -67,6 +67,7 @@ class Generation:
     ids: list[int] = field(init=False)
     read: int = field(init=False, default=0)  # tokens of `ids` that are in the cache
     pages: list[int] = field(init=False, default_factory=list)
+    names: list[bytes] = field(init=False, default_factory=list)  # of the pages that its tokens fill
     cancelled: bool = field(init=False, default=False)  # nobody waits any more; any thread may set it
     ended: bool = field(init=False, default=False)
 

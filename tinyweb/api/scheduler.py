@@ -5,6 +5,7 @@ What is notable:
   without waiting for others (continuous batching; Yu et al. 2022).
 - Pages are taken as positions are read. Where there are none left, the answer that began last gives its own back and
   waits in front of the others; it reads again what it had, and goes on.
+- Whole pages that hold what a prompt begins with are not read again (`pages.py`).
 - Long prompts are read in parts beside the next tokens of others, which never wait for more than one part.
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.api.generation import Generation
+from tinyweb.api.pages import Pages
 from tinyweb.models.decoder.batch import Row
 
 
@@ -26,6 +28,8 @@ class Steps(Protocol):
 
     pages: int
     reserved: int
+    page_size: int
+    shares: bool
 
     @property
     def sizes(self) -> Sequence[int]: ...
@@ -56,7 +60,7 @@ class Scheduler:
 
     def __init__(self, batch: Steps, parallel: int):
         self.batch, self.parallel = batch, parallel
-        self.free = list(range(batch.pages - 1, batch.reserved - 1, -1))
+        self.pages = Pages(batch.reserved, batch.pages, batch.page_size, batch.shares)
         self.running: list[Generation] = []  # in the order in which they were asked for
         self.waiting: deque[Generation] = deque()
         self.preempted = 0  # how often pages were taken back
@@ -77,6 +81,7 @@ class Scheduler:
             generation.fail(message)
         self.running.clear()
         self.waiting.clear()
+        self.pages.clear()  # who knows what is in them
 
     def step(self) -> bool:
         """Reads tokens and hands out those that follow; False where there is nothing to do."""
@@ -90,7 +95,10 @@ class Scheduler:
             rows += self._rows(generation, count)
             generation.read += count
             asking += [generation] if generation.read == len(generation.ids) else []
-        for place, (generation, token) in enumerate(zip(asking, self.batch.step(rows), strict=True)):
+        chosen = self.batch.step(rows)
+        for generation, count in plan.items():
+            self._name(generation, generation.read - count)
+        for place, (generation, token) in enumerate(zip(asking, chosen, strict=True)):
             generation.push(token, self.batch.row_logits(place) if generation.chances is not None else None)
         self._forget([g for g in asking if g.ended])
         return True
@@ -102,11 +110,28 @@ class Scheduler:
         for generation in sorted(self.running, key=lambda g: len(g.ids) - g.read > 1):
             self._take(generation, plan)
         while self.waiting and self._left(plan) and len(self.running) < self.parallel:
-            if self.batch.pages_for(len(self.waiting[0].ids)) > len(self.free):
+            if not self._begin(self.waiting[0]):
                 break
             self.running.append(self.waiting.popleft())
             self._take(self.running[-1], plan)
         return plan
+
+    def _begin(self, generation: Generation) -> bool:
+        """Gives a new answer the pages that hold the beginning of what it reads; whether there are enough for the rest.
+        At least one token is read, so that there is something to choose the next one by."""
+        self.pages.names(generation.ids, generation.names)
+        generation.pages += self.pages.share(generation.names[: (len(generation.ids) - 1) // self.pages.size])
+        generation.read = len(generation.pages) * self.pages.size
+        enough = self.batch.pages_for(len(generation.ids)) - len(generation.pages) <= self.pages.available
+        if not enough:
+            self._release(generation)
+        return enough
+
+    def _name(self, generation: Generation, before: int) -> None:
+        """Lets others have the pages that became full with what was read since `before`."""
+        self.pages.names(generation.ids, generation.names)
+        for i in range(before // self.pages.size, generation.read // self.pages.size):
+            self.pages.name(generation.pages[i], generation.names[i])
 
     def _take(self, generation: Generation, plan: dict[Generation, int]) -> None:
         """Plans as many of its tokens as there is room for, with their pages."""
@@ -114,7 +139,7 @@ class Scheduler:
         if generation not in self.running or not count:
             return
         need = self.batch.pages_for(generation.read + count) - len(generation.pages)
-        while need > len(self.free):
+        while need > self.pages.available:
             last = self.running.pop()
             self._release(last)
             plan.pop(last, None)
@@ -122,7 +147,7 @@ class Scheduler:
             self.preempted += 1
             if last is generation:
                 return
-        generation.pages += (self.free.pop() for _ in range(need))
+        generation.pages += self.pages.take(need)
         plan[generation] = count
 
     def _left(self, plan: dict[Generation, int]) -> int:
@@ -141,6 +166,6 @@ class Scheduler:
             (self.running if generation in self.running else self.waiting).remove(generation)
 
     def _release(self, generation: Generation) -> None:
-        self.free += generation.pages
+        self.pages.release(generation.pages)
         generation.pages.clear()
         generation.read = 0

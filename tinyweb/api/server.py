@@ -42,6 +42,7 @@ def listen(host: str, port: int) -> socket.socket:
         (family, kind, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         found = socket.socket(family, kind)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # who went without a word is noticed some time
         found.bind(address)
         found.listen(BACKLOG)  # who asks from now on waits
     except OSError as error:

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import FROM, CacheChoice, Debug, RunQuant, TemplateFile, app, located, show_progress, stderr
+from tinyweb.cli.common import (
+    FROM,
+    CacheChoice,
+    Debug,
+    DeviceChoice,
+    RunQuant,
+    TemplateFile,
+    app,
+    located,
+    show_progress,
+    stderr,
+)
 from tinyweb.errors import TinywebError
 
 MISSING = "`tinyweb api` needs Starlette and Uvicorn, which are not installed: run `pip install tinyweb[api]`"
@@ -36,9 +47,7 @@ def api(
             metavar="ORIGIN", help="Let pages of this origin ask (repeatable; *: any), beside those of this machine."
         ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
-    ] = None,
+    device: DeviceChoice = None,
     quant: RunQuant = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")

@@ -42,7 +42,8 @@ class Row:
 class Batch:
     """A decoder with a paged cache of `pages` pages of PAGE positions, of which the first `reserved` are no sequence's.
 
-    `rows`: the most of a step. NotImplementedError for a model whose layers have states.
+    `rows`: the most of a step. `shares`: whether a page has all that its tokens leave, so that sequences which begin
+    alike may have it together. NotImplementedError for a model whose layers have states.
     """
 
     def __init__(self, model: Decoder, pages: int, rows: int = ROWS[-1]):
@@ -50,6 +51,7 @@ class Batch:
         self.sizes = (*(n for n in ROWS if 2 * n <= rows), rows)
         self.most = self.pages_for(model.positions)
         self.reserved = -(-rows // PAGE)
+        self.page_size, self.shares = PAGE, self.pages_for(PAGE) == 1
         self.pages = self.reserved + pages
         self.caches = paged_caches(model, self.pages)
         device = model.device
