@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("SPEC", "1")
 # whatever was tuned on this machine: tests see the schedules of the package alone
@@ -16,9 +17,9 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 os.environ.setdefault("GALLIVM_PERF", "nopt")
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
-from tests.control.browsers import launch
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,8 +52,13 @@ def model_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator["Browser"]:
     """A headless Chromium with WebGPU on SwiftShader. Every test opens a context of its own."""
+    # most tests need no browser, and run where Playwright is not installed
+    from playwright.sync_api import sync_playwright
+
+    from tests.control.browsers import launch
+
     with sync_playwright() as playwright:
         browser = launch(playwright.chromium)
         yield browser

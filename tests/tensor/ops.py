@@ -12,6 +12,7 @@ of all on CPU and of those with `sample=True` on the others; `make test-all` (th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,8 @@ import torch
 from tinyweb import Tensor
 from tinyweb.tensor import realize_all
 
-RUNTIMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
+# TINYWEB_TEST_DEVICES=CUDA: on a machine that has another one
+RUNTIMES = tuple(os.environ.get("TINYWEB_TEST_DEVICES", "CPU WASM WEBGPU INTERPRETER").split())
 
 
 def data(*shape: int, seed: int = 0, low: float = -2.0, high: float = 2.0) -> np.ndarray:
