@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
-from pathlib import Path
 
-from kernel_sets import NETWORKS, programs
+from kernel_sets import NETWORKS, programs, write_table
 
 from tinyweb.graph.gpu_targets import AMD, amd_target
 from tinyweb.native_runtimes.hip.compile import compile_code_object
@@ -21,9 +18,6 @@ from tinyweb.native_runtimes.hip.resources import Resources, resources
 from tinyweb.render_c import render_gpu
 from tinyweb.render_c.dialect import HIP
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "native.md"
-BEGIN, END = "<!-- tools/amd_kernels.py writes from here -->", "<!-- to here -->"
 HEAD = (
     "| network | chip | kernels | spilled registers | most vector registers | fewest waves | most LDS | 16-byte loads "
     "from memory, from LDS | integer dots | matrix instructions |\n"
@@ -79,12 +73,7 @@ def main() -> None:
             print(lines[-1], flush=True)
     if given.print:
         return
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    table = "\n".join([f"Compiled without a GPU ({date.today()}, {commit.stdout.strip()}):", "", *lines])
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+    write_table("amd_kernels.py", lines)
 
 
 if __name__ == "__main__":

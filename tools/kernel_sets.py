@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan, capture
 
-MODELS = Path(__file__).resolve().parent.parent / "assets" / "models"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "native.md"
+MODELS = ROOT / "assets" / "models"
 # the sizes of Llama-3.2-1B; layers are alike but for the last one, of which a prompt needs less
 LLAMA_1B = {
     "architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
@@ -135,3 +139,13 @@ def programs(network: str, target: Target) -> Iterator[Program]:
     """… lowered."""
     for kernel in kernels(network, target):
         yield program_for(kernel, target)
+
+
+def write_table(tool: str, lines: Sequence[str]) -> None:
+    """Put a table of what kernels take into docs/native.md, at the place of a tool, with the date and the commit."""
+    begin, end = f"<!-- tools/{tool} writes from here -->", "<!-- to here -->"
+    command = ["git", "rev-parse", "--short=7", "HEAD"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    table = "\n".join([f"Compiled without a GPU ({date.today()}, {commit}):", "", *lines])
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}")

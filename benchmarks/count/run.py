@@ -102,7 +102,8 @@ def measure(work: Work, target: Target) -> Result:
         return Result(work.name, problem=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
-def _measure(work: Work, target: Target) -> Result:
+def planned(work: Work, target: Target) -> tuple[Plan, list[UOp], list[tuple[int, ...]]]:
+    """What a work launches, the nodes of its results, and the shapes of its inputs and results."""
     arrays = work.arrays()
     ours = [t.realize() for t in (work.place(arrays) if work.place else map(Tensor, arrays))]
     outs = [Tensor.empty(*v.shape, dtype=v.dtype) for v in all_of(work.ours(*ours))]
@@ -113,7 +114,11 @@ def _measure(work: Work, target: Target) -> Result:
         roots.extend(v.uop for v in values)
         return [t.assign(v) for t, v in zip(outs, values, strict=True)]
 
-    plan = capture(step, target)
+    return capture(step, target), roots, [t.shape for t in (*ours, *outs)]
+
+
+def _measure(work: Work, target: Target) -> Result:
+    plan, roots, shapes = planned(work, target)
     programs = [program_for(call.kernel, target) for call in plan.calls]
     counts = [_counted(p) for p in programs]
 
@@ -126,7 +131,7 @@ def _measure(work: Work, target: Target) -> Result:
         kernels=len(programs),
         needed=total(work.needs, target),
         compulsory=compulsory(plan, programs),
-        large=is_large(work.name, [t.shape for t in (*ours, *outs)]),
+        large=is_large(work.name, shapes),
         operations=summed(lambda c: c.operations),
         multiply_adds=summed(lambda c: c.multiply_adds),
         transcendental=summed(lambda c: c.transcendental),
