@@ -26,6 +26,7 @@ from benchmarks.worker import Worker
 
 HEADS, HEAD_WIDTH = 16, 128  # of attention
 DECODED = 32  # tokens in a turn
+DIFFERENT = 1024  # rows of a matrix
 SAMPLE = 256  # rows of a result that are compared
 WARM = 3
 SEARCH_SECONDS = 10.0
@@ -36,6 +37,9 @@ def arrays(operation: str, sizes: list[int]) -> list[Any]:
     if operation == "attention":
         random = np.random.default_rng(0)
         return [random.standard_normal((HEADS, sizes[0], HEAD_WIDTH), dtype=np.float32) for _ in range(3)]
+    if operation == "matvec":  # as many bytes as that, in a moment
+        matrix, x = inputs(operation, [DIFFERENT, sizes[1]])
+        return [np.tile(matrix, (sizes[0] // DIFFERENT, 1)), x]
     return inputs(operation, sizes * 3 if operation == "matmul" else sizes)
 
 
@@ -473,7 +477,7 @@ def rows() -> list[Row]:
     kinds = ("f32", "f16", "bf16")
     return [
         *(matmul_row(kind, size) for kind in kinds for size in (4096, 8192)),
-        *(matvec_row(kind, 16384, 8192) for kind in ("f32", "f16")),
+        *(matvec_row(kind, 32768, 8192) for kind in ("f32", "f16")),
         *(attention_row("f16", size) for size in (2048, 8192)),
         *(decode_row("1b", quant) for quant in ("f16", "q4")),
         matmul_row("f16", 4096, search=True),
