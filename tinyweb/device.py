@@ -1,6 +1,7 @@
 """Devices: opened runtimes, the memory of buffers, and running what the scheduler made.
 
-`Device.DEFAULT` is the device of new tensors: `TINYWEB_DEVICE` if set, else CPU. `Device["WEBGPU"]` opens one.
+`Device.DEFAULT` is the device of new tensors: `TINYWEB_DEVICE` if set, else CPU. `Device["WEBGPU"]` opens one. A name
+may list several, as `CPU,CPU:1`: tensors there are whole on each of them, or divided among them.
 """
 
 from __future__ import annotations
@@ -13,130 +14,26 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, ClassVar
-from weakref import WeakValueDictionary, ref
+from typing import Any
+from weakref import WeakValueDictionary
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, Spread, UOp
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
-from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
+from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer, part_of, whole_of
 from tinyweb.graph.schedule.indexing import fits
 from tinyweb.graph.schedule.views import walk
 from tinyweb.graph.target import Target
+from tinyweb.memory import BUFFERS, Buffer, SpreadBuffer, reserve
 from tinyweb.native_runtimes.open import device_name, open_runtime
-from tinyweb.native_runtimes.protocol import Executable, Handle, Replay, Runtime
+from tinyweb.native_runtimes.protocol import Executable, Handle, Replay
 from tinyweb.schedules import remembered
 
 SPARE = 4  # times what is laid out anew that must be free
-_ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
-
-
-class Buffer:
-    """Device memory for `size` elements of `dtype`, zeros at first, or anything without `zeroed`. It is freed when
-    nobody refers to it any more.
-    """
-
-    __slots__ = ("__weakref__", "dtype", "handle", "nbytes", "runtime", "size", "version")
-    changes: ClassVar[int] = 0  # to memory that something was laid out from, or computed once from
-
-    def __init__(self, runtime: Runtime, size: int, dtype: DType, zeroed: bool = True):
-        self.runtime, self.size, self.dtype = runtime, size, dtype
-        self.nbytes = -(-dtype.nbytes(size) // 4) * 4  # whole words, as runtimes allocate
-        reserve(runtime, self.nbytes, "a buffer")
-        self.handle: Handle = runtime.allocate(self.nbytes, zeroed)
-        self.version: int | None = None  # counts changes once somebody keeps what was made of it
-
-    @property
-    def device(self) -> str:
-        """The name of the device that the memory is on."""
-        return self.runtime.name
-
-    def fill(self, data: memoryview, offset: int = 0) -> None:
-        """Write bytes from the host."""
-        self.runtime.copy_in(self.handle, data, offset)
-        self.change()
-
-    def change(self) -> None:
-        """Somebody has written to it, or is about to."""
-        if self.version is not None:
-            self.version += 1
-            Buffer.changes += 1
-
-    def __del__(self) -> None:
-        # a failed allocation leaves no handle; at interpreter exit the runtime may be gone before its memory
-        if hasattr(self, "handle") and self.runtime is not None:
-            self.runtime.free(self.handle)
-
-
-class _Entry(ref[UOp]):
-    """What a BUFFER node stands for, as long as the node lives: its memory, or why it has none any more."""
-
-    __slots__ = ("buffer", "key", "lost")
-    key: int
-    buffer: Buffer | None
-    lost: str | None
-
-
-class _Buffers:
-    """The memory behind BUFFER nodes: the one owner of it beside computations under way. An entry goes with its node.
-
-    Keyed by identity, as nodes are interned: a lookup is one step, and happens for every buffer of every launch.
-    """
-
-    def __init__(self) -> None:
-        self.entries: dict[int, _Entry] = {}
-
-    def get(self, node: UOp) -> Buffer | None:
-        """The memory of a node, None before it has any; RuntimeError where it was withdrawn."""
-        entry = self.entries.get(id(node))
-        if entry is None:
-            return None
-        if entry.lost is not None:
-            raise RuntimeError(entry.lost)
-        return entry.buffer
-
-    def __contains__(self, node: UOp) -> bool:
-        entry = self.entries.get(id(node))
-        return entry is not None and entry.buffer is not None
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def set(self, node: UOp, buffer: Buffer) -> None:
-        """From now on `node` stands for this memory."""
-        self._put(node, buffer, None)
-
-    def withdraw(self, node: UOp, why: str) -> None:
-        """Release the memory of a node that must not be used any more: whoever does is told `why`."""
-        self._put(node, None, why)
-
-    def _put(self, node: UOp, buffer: Buffer | None, lost: str | None) -> None:
-        entry = _Entry(node, self._leave)
-        entry.key, entry.buffer, entry.lost = id(node), buffer, lost
-        self.entries[entry.key] = entry
-
-    def _leave(self, entry: _Entry) -> None:
-        if self.entries.get(entry.key) is entry:
-            del self.entries[entry.key]
-
-
-BUFFERS = _Buffers()
-
-
-def reserve(runtime: Runtime, size: int, what: str) -> None:
-    """MemoryError where `size` bytes are more than can be had: nothing is swapped out, no process killed."""
-    if size < _ALWAYS_THERE:
-        return
-    free = runtime.free_bytes()
-    if free is not None and size > free:
-        raise MemoryError(
-            f"{what} needs {size} bytes ({size / 2**30:.2f} GiB) on {runtime.name}, which has {free} bytes "
-            f"({free / 2**30:.2f} GiB) left"
-        )
 
 
 def check_indices(kernel: UOp) -> None:
@@ -213,6 +110,9 @@ class OpenDevice:
 
     def memory(self, buffer: UOp, zeroed: bool = True) -> Buffer:
         """The memory behind a BUFFER, allocated on first use: with zeros, unless what uses it writes all of it."""
+        if buffer.src:
+            part: Buffer = spread_memory(buffer.src[0], zeroed).parts[buffer.arg.part]
+            return part
         entry = BUFFERS.entries.get(id(buffer))  # for every buffer of every launch: no call where it is there
         found = BUFFERS.get(buffer) if entry is None or entry.buffer is None else entry.buffer
         if found is None:
@@ -299,8 +199,37 @@ class OpenDevice:
                 if layout.read:
                     more.append(buffer)
                 kept.append(found)
-            out.append(KernelCall(c.kernel, (*c.buffers, *more)))
+            out.append(replace(c, buffers=(*c.buffers, *more)))
         return out, kept
+
+
+def spread_memory(buffer: UOp, zeroed: bool = True) -> SpreadBuffer:
+    """The memory behind a BUFFER on several devices, allocated on first use."""
+    found = BUFFERS.get(buffer)
+    if found is None:
+        parts = (part_of(buffer, i) for i in range(len(buffer.arg.spread.devices)))
+        runtimes = (Device[d].runtime for d in buffer.arg.spread.devices)
+        memory = tuple(Buffer(r, p.arg.size, p.dtype, zeroed) for r, p in zip(runtimes, parts))
+        found = SpreadBuffer(memory, buffer.arg.size)
+        BUFFERS.set(buffer, found)
+    assert isinstance(found, SpreadBuffer)
+    return found
+
+
+class OpenGroup:
+    """Several devices that hold tensors together. `runtime` is that of the first."""
+
+    def __init__(self, name: str, devices: tuple[str, ...]):
+        self.name, self.devices = name, devices
+        self.runtime = Device[devices[0]].runtime
+
+    def memory(self, buffer: UOp, zeroed: bool = True) -> Buffer:
+        """The memory behind a BUFFER on these devices, allocated on first use."""
+        if buffer.arg.spread is None or buffer.arg.spread.devices != self.devices:
+            raise DeviceError(
+                f"a buffer on other devices was used on {self.name}: move the tensor with .to() or .shard()"
+            )
+        return spread_memory(buffer, zeroed)
 
 
 class _Devices:
@@ -308,16 +237,41 @@ class _Devices:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenDevice] = {}
+        self._groups: dict[str, OpenGroup] = {}
 
     @property
     def DEFAULT(self) -> str:
         return self.canonical(os.environ.get("TINYWEB_DEVICE") or "CPU")
 
     def canonical(self, name: str) -> str:
-        return device_name(name)
+        """The one spelling of a name; of several devices, which commas divide, in their order."""
+        names = [device_name(n) for n in name.split(",")]
+        if len({*names}) < len(names):
+            raise DeviceError(f"{name!r} names a device twice: several devices are different ones, as CPU,CPU:1")
+        return ",".join(names)
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """The devices that a name stands for: one, or several."""
+        return tuple(self.canonical(name).split(","))
+
+    def new_buffer(self, name: str, size: int, dtype: DType) -> UOp:
+        """A BUFFER on a device; on several, all of it on each."""
+        members = self.members(name)
+        return new_buffer(size, dtype, Spread(members, 0) if len(members) > 1 else None)
+
+    def place(self, name: str) -> OpenDevice | OpenGroup:
+        """Where tensors of a device's name have their memory: it, or a group of several."""
+        name = self.canonical(name)
+        if "," not in name:
+            return self[name]
+        if name not in self._groups:
+            self._groups[name] = OpenGroup(name, self.members(name))
+        return self._groups[name]
 
     def __getitem__(self, name: str) -> OpenDevice:
         name = self.canonical(name)
+        if "," in name:
+            raise DeviceError(f"{name} are several devices, and one is needed here")
         if name not in self._open:
             self._open[name] = OpenDevice(name)
         return self._open[name]
@@ -362,7 +316,7 @@ class Recorder:
     def add(self, device: str, schedule: Schedule, variables: Mapping[str, int]) -> None:
         self.schedules.append((device, schedule))
         self.variables.update(variables)
-        self.produced.update(schedule.results, *(c.written for c in schedule.calls))
+        self.produced.update(schedule.results, *(map(whole_of, c.written) for c in schedule.calls))
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
@@ -427,17 +381,6 @@ def bindings(nodes: Iterable[UOp]) -> dict[str, int]:
 
     note(UOp(Ops.SINK, src=tuple(nodes)))
     return found
-
-
-def prepare(schedule: Schedule, device: str, variables: Mapping[str, int]) -> Callable[[], None]:
-    """Compile a schedule and take the memory it needs; the function that is returned runs it, once.
-
-    Where a recorder listens, that records the schedule, and nothing is compiled.
-    """
-    recorder = _recorder.get()
-    if recorder is not None:
-        return functools.partial(recorder.add, device, schedule, variables)
-    return Device[device].prepare(schedule, variables)
 
 
 @contextmanager

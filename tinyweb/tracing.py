@@ -16,6 +16,7 @@ from types import MethodType
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
+from tinyweb.across import allocate_pools, duplicate, homes, keep, replay
 from tinyweb.array.core import TensorCore, live_tensors, realize_all
 from tinyweb.array.realize import due, forget_due, own, settle
 from tinyweb.array.storage import (
@@ -28,26 +29,14 @@ from tinyweb.array.storage import (
     replace_all,
     tensors_beside_memory,
 )
-from tinyweb.device import (
-    BUFFERS,
-    Buffer,
-    Device,
-    Kept,
-    OpenDevice,
-    Prepared,
-    bindings,
-    current_recorder,
-    is_recording,
-    recording,
-    reserve,
-)
-from tinyweb.dtype import dtypes
+from tinyweb.device import Device, Kept, Prepared, bindings, current_recorder, is_recording, recording
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
-from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
+from tinyweb.graph.schedule import CopyCall, KernelCall, MemoryPlan, nbytes, new_buffer, part_of, whole_of
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.memory_plan import plan_memory
 from tinyweb.graph.schedule.views import view_base
 from tinyweb.graph.target import Target
+from tinyweb.memory import BUFFERS, Buffer
 from tinyweb.native_runtimes.protocol import Handle
 
 T = TypeVar("T")
@@ -57,7 +46,8 @@ T = TypeVar("T")
 class Plan:
     """What a captured computation launches, on any target: kernels with their buffers, in order.
 
-    Buffers are those of the tensors it read and wrote, plus `temporaries`, which share the pools of `memory`.
+    Buffers are those of the tensors it read and wrote, plus `temporaries`, which share the pools of `memory`. In a plan
+    of several devices each call has one, and CopyCalls stand between; `device` has the results.
     """
 
     calls: tuple[KernelCall, ...]
@@ -82,7 +72,13 @@ class Plan:
     @property
     def kernels(self) -> list[UOp]:
         """The distinct kernels, in order of first use."""
-        return list(dict.fromkeys(c.kernel for c in self.calls))
+        return list(dict.fromkeys(c.kernel for c in self.calls if not isinstance(c, CopyCall)))
+
+    @property
+    def copies(self) -> list[tuple[str, str, int]]:
+        """What moves between different devices: from where, to where, and bytes."""
+        copies = (c for c in self.calls if isinstance(c, CopyCall) and c.source != c.device)
+        return [(c.source, c.device, nbytes(c.buffers[0])) for c in copies]
 
 
 def capture(function: Callable[[], Any], target: Target | None = None) -> Plan:
@@ -93,7 +89,10 @@ def capture(function: Callable[[], Any], target: Target | None = None) -> Plan:
     values from outside that the function uses are computed first, and are no part of the plan. RuntimeError if the
     function reads a value, ValueError if it uses several devices. A function that raises leaves no trace.
     """
-    return _record("capture", function, target).plan
+    plan = _record("capture", function, target).plan
+    if devices := sorted({c.device for c in plan.calls} - {""}):
+        raise ValueError(f"capture: the computation uses several devices: {', '.join(devices)}")
+    return plan
 
 
 def repeat(step: Callable[[], Sequence[TensorCore]], count: int, scratch: Sequence[TensorCore] = ()) -> None:
@@ -133,9 +132,6 @@ def _record(method: str, function: Callable[[], Any], target: Target | None = No
             # updates of memory from outside belong to the plan, whether or not they are returned
             updated = [t for held in recorder.written.values() for weak, _ in held if (t := weak()) is not None]
             realize_all([*_tensors(result), *updated, *due()])
-            devices = sorted({d for d, _ in recorder.schedules})
-            if len(devices) > 1:
-                raise ValueError(f"{method}: the computation uses several devices: {', '.join(devices)}")
         except BaseException:
             for tensors in recorder.written.values():
                 for held, uop in tensors:
@@ -147,12 +143,19 @@ def _record(method: str, function: Callable[[], Any], target: Target | None = No
             raise
         finally:
             forget_due(recorder)
+    devices = list(dict.fromkeys(d for d, _ in recorder.schedules))
     calls = tuple(c for _, s in recorder.schedules for c in s.calls)
+    home: dict[UOp, str] | None = None
+    if len(devices) > 1 or any(c.device for c in calls):
+        calls = tuple(
+            c if c.device else dataclasses.replace(c, device=d) for d, s in recorder.schedules for c in s.calls
+        )
+        home = homes(calls)
     temporaries = dict.fromkeys(b for _, s in recorder.schedules for b in s.temporaries)
     scratch = (recorder.scratch & recorder.produced) - {view_base(t.uop) for t in _tensors(result)}
-    temporaries |= dict.fromkeys(b for c in calls for b in c.buffers if b in scratch)
-    memory = plan_memory([c.buffers for c in calls], tuple(temporaries))
-    device = devices[0] if devices else next((t.device for t in _tensors(result)), Device.DEFAULT)
+    temporaries |= dict.fromkeys(b for c in calls for b in c.buffers if whole_of(b) in scratch)
+    memory = plan_memory([c.buffers for c in calls], tuple(temporaries), home)
+    device = devices[-1] if devices else next((t.device for t in _tensors(result)), Device.DEFAULT)
     plan = Plan(calls, memory, device, tuple(recorder.refreshed))
     produced = {b for b in recorder.produced if recorder.is_within(b)}
     return _Record(plan, result, recorder.variables, produced)
@@ -177,8 +180,8 @@ class _Traced:
     storages: list[Storage]  # of the tensors that stand for the arguments
     result: Any  # with a _Result for each tensor
     fresh: list[UOp]  # memory that each call has of its own for results
-    device: OpenDevice
-    varying: list[UOp]  # of `inputs` and `fresh`, what the plan reads or writes
+    homes: dict[UOp, str]  # the devices of `inputs` and `fresh`
+    varying: list[UOp]  # … of which the plan reads or writes these
     replay: Prepared
     used: set[UOp]  # memory that the plan reads or writes, temporaries aside
     written: set[UOp]
@@ -235,7 +238,9 @@ class jit(Generic[T]):
         return self._replay(traced, given, first)  # type: ignore[no-any-return]
 
     def _trace(self, args: Any, kwargs: Any, given: _Arguments) -> _Traced:
-        inputs = [new_buffer(b.arg.size, b.dtype) for b in given.buffers]
+        inputs = [new_buffer(b.arg.size, b.dtype, b.arg.spread) for b in given.buffers]
+        at = {view_base(view): t.device for t, view in zip(given.tensors, given.views, strict=True)}
+        home = {stand_in: at[b] for stand_in, b in zip(inputs, given.buffers, strict=True)}
         table = dict(zip(given.buffers, inputs, strict=True))
         storages = {id(b): Storage(b) for b in inputs}
         stand_ins: dict[int, TensorCore] = {}
@@ -247,55 +252,56 @@ class jit(Generic[T]):
         record = _record("jit", lambda: self.function(*args, **kwargs))
         plan = record.plan
         result = _map(record.result, _result)
-        device = Device[plan.device]
-        reserve(device.runtime, sum(plan.pool_bytes), "a jit function")
-        used = {b for c in plan.calls for b in c.buffers}.difference(plan.temporaries)
-        written = {b for c in plan.calls for b in c.written}.difference(plan.temporaries)
+        temporary = plan.memory.pool_of
+        used = {whole_of(b) for c in plan.calls for b in c.buffers if b not in temporary}
+        written = {whole_of(b) for c in plan.calls for b in c.written if b not in temporary}
         frozen = used - written - record.produced - {*inputs, *(b for b, _ in plan.refreshed)}
-        calls, kept = device.keep(plan.calls, frozen if self.freeze else set())
-        pools = [Buffer(device.runtime, n, dtypes.uint8, zeroed=False) for n in plan.pool_bytes]
+        calls, kept = keep(plan.device, plan.calls, frozen if self.freeze else set())
+        pools = allocate_pools(plan.memory, plan.device)
         whole: set[UOp] = set()
         touched: set[UOp] = set()
         for call in plan.calls:
             whole |= call.written_whole() - touched
             touched.update(call.buffers)
-        fresh = list(
-            dict.fromkeys(r.base for r in _results(result) if r.base in record.produced and r.base not in inputs)
-        )
+        made = {r.base: r.device for r in _results(result) if r.base in record.produced and r.base not in inputs}
+        fresh, home = list(made), home | made
+        whole |= {b for b in fresh if b.arg.spread and whole.issuperset(part_of(b, i) for i in _places(b))}
         for b in (*inputs, *fresh):
             # each call has memory of its own in their place
             BUFFERS.withdraw(b, "a tensor from the inside of a jit function is used outside of it: return it instead")
         record.result = None
         placed = {b: pools[p] for b, p in plan.memory.pool_of.items()}
         varying = [b for b in (*inputs, *fresh) if b in used]
-        replay = device.replay(calls, placed, varying)
+        run = replay(plan.device, calls, placed, varying)
         return _Traced(
-            record, inputs, list(storages.values()), result, fresh, device, varying, replay, used, written, whole, kept
+            record, inputs, list(storages.values()), result, fresh, home, varying, run, used, written, whole, kept
         )
 
     def _replay(self, traced: _Traced, given: _Arguments, first: bool) -> Any:
-        device, buffers = traced.device, given.buffers
+        buffers, home = given.buffers, traced.homes
         if traced.shares and buffers:
-            buffers = self._arguments(traced, given, device)
+            buffers = self._arguments(traced, given)
         table = dict(zip(traced.inputs, buffers, strict=True)) if buffers else {}
         if traced.writes_arguments:
             for stand_in, b in table.items():
                 if stand_in in traced.written:
-                    device.memory(b).change()
+                    Device.place(home[stand_in]).memory(b).change()
             for t, b in zip(given.tensors, map(view_base, given.views), strict=True):
                 if any(b is actual and stand_in in traced.written for stand_in, actual in table.items()):
                     drop_history(t)
         if tensors_beside_memory():
             changed = {table.get(b, b) for b in traced.written - traced.record.produced}
-            settle(device.name, {table.get(b, b) for b in traced.used}, changed)
+            settle({table.get(b, b) for b in traced.used}, changed)
         for b in traced.fresh:
-            table[b] = new_buffer(b.arg.size, b.dtype)
+            table[b] = new_buffer(b.arg.size, b.dtype, b.arg.spread)
         handles: Sequence[Handle] = ()
         if traced.varying:
-            handles = [device.memory(table[b], b not in traced.whole).handle for b in traced.varying]
+            handles = [Device.place(home[b]).memory(table[b], b not in traced.whole).handle for b in traced.varying]
         if not first:
             for buffer, data in traced.record.plan.refreshed:
-                device.memory(buffer).fill(memoryview(data()))
+                memory = BUFFERS.get(buffer)
+                assert memory is not None  # on_replay is told of what has been filled
+                memory.fill(memoryview(data()))
         if traced.kept and traced.seen != Buffer.changes:
             for k in traced.kept:
                 k.refresh()
@@ -305,7 +311,7 @@ class jit(Generic[T]):
         storages = dict(zip(map(id, traced.storages), given.storages, strict=True)) if buffers else {}
         return _rebuilt(traced.result, table, storages, given.values)
 
-    def _arguments(self, traced: _Traced, given: _Arguments, device: OpenDevice) -> list[UOp]:
+    def _arguments(self, traced: _Traced, given: _Arguments) -> list[UOp]:
         """The memory of a call's arguments; where the plan updates it as other memory, a copy."""
         buffers = list(given.buffers)
         for i, (stand_in, b) in enumerate(zip(traced.inputs, buffers, strict=True)):
@@ -315,11 +321,12 @@ class jit(Generic[T]):
                     raise ValueError(
                         "jit: an argument that is updated in place is memory the function also uses itself"
                     )
-                held = new_buffer(b.arg.size, b.dtype)
-                content = device.runtime.copy_out(device.memory(b).handle, nbytes(b))
-                device.runtime.copy_in(device.memory(held).handle, memoryview(content))
-                buffers[i] = held
+                buffers[i] = duplicate(b, traced.homes[stand_in])
         return buffers
+
+
+def _places(buffer: UOp) -> range:
+    return range(len(buffer.arg.spread.devices))
 
 
 def _result(value: Any) -> Any:
@@ -407,7 +414,7 @@ class _Arguments:
             self.storages.append(t.storage)
         self.tensors.append(t)
         self.views.append(view)
-        return (type(t), t.device, t.requires_grad, self.buffers.index(buffer), form)
+        return (type(t), t.device, t.requires_grad, self.buffers.index(buffer), form, buffer.arg.spread)
 
     def _bind(self, name: str, value: int) -> None:
         if self.values.setdefault(name, value) != value:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.tensor.aliasing import Program
 from tinyweb import Device, Tensor, Variable, dtypes
 from tinyweb.array.core import live_tensors
-from tinyweb.device import BUFFERS
+from tinyweb.memory import BUFFERS
 from tinyweb.errors import ToolchainError
 from tinyweb.tracing import capture
 

@@ -17,8 +17,8 @@ from tinyweb.array.storage import Storage, Value, bound_size, evaluate_size, lea
 from tinyweb.array.update import update
 from tinyweb.device import Device, bindings, is_recording
 from tinyweb.dtype import DType, DTypeLike, as_dtype, dtypes, from_numpy, to_dtype
-from tinyweb.graph.ir import MOVEMENT, Ops, Shape, Size, UOp, size_max, size_prod
-from tinyweb.graph.schedule import new_buffer
+from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, Shape, Size, UOp, size_max, size_prod
+from tinyweb.graph.schedule import spans
 
 Scalar: TypeAlias = "bool | int | float"
 VIEWS = (MOVEMENT - {Ops.PAD}) | {Ops.DETACH}  # padding is no memory of what is padded
@@ -89,9 +89,8 @@ class TensorCore(Value):
 
     @staticmethod
     def _store(array: npt.NDArray[Any], dtype: DType, device: str) -> UOp:
-        buffer = new_buffer(array.size, dtype)
-        opened = Device[device]
-        opened.memory(buffer).fill(pack(array, dtype).data)
+        buffer = Device.new_buffer(device, array.size, dtype)
+        Device.place(device).memory(buffer).fill(pack(array, dtype).data)
         return UOp(Ops.RESHAPE, dtype, (buffer,), tuple(array.shape))
 
     @classmethod
@@ -104,9 +103,8 @@ class TensorCore(Value):
         if view.nbytes != dtype.nbytes(count):
             raise ValueError(f"{dtype.name} {tuple(shape)} takes {dtype.nbytes(count)} bytes, got {view.nbytes}")
         name = Device.canonical(device) if device else Device.DEFAULT
-        buffer = new_buffer(count, dtype)
-        opened = Device[name]
-        opened.memory(buffer).fill(view)
+        buffer = Device.new_buffer(name, count, dtype)
+        Device.place(name).memory(buffer).fill(view)
         return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), tuple(shape)), name, Storage(buffer))
 
     @classmethod
@@ -128,7 +126,7 @@ class TensorCore(Value):
             raise ValueError(f"empty: sizes must be whole numbers ≥ 0, got {sizes}")
         sizes = tuple(operator.index(s) for s in sizes)  # type: ignore[arg-type]
         name = Device.canonical(device) if device else Device.DEFAULT
-        buffer = new_buffer(math.prod(sizes), dtype)  # type: ignore[arg-type]
+        buffer = Device.new_buffer(name, math.prod(sizes), dtype)  # type: ignore[arg-type]
         return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), sizes), name, Storage(buffer))
 
     @classmethod
@@ -274,6 +272,9 @@ class TensorCore(Value):
             raise RuntimeError(
                 f"{method}: a value cannot be read while jit or an export records: return the tensor, read it outside"
             )
+        first, *others = Device.members(self.device)
+        if others:
+            return self.to(first)._bytes(method)
         view = memory_view(self.realize().uop)
         assert view is not None
         while (
@@ -298,8 +299,13 @@ class TensorCore(Value):
         return self._array("item").reshape(()).item()
 
     def to(self, device: Any = None, dtype: DTypeLike | None = None) -> Self:
-        """The tensor on another device (a copy through the host), as another dtype, or both: `to("CPU")`, `to(dtype)`,
-        `to("CPU", dtype)`, or `to(other)`, which takes both from a tensor."""
+        """The tensor on another device, as another dtype, or both: `to("CPU:1")`, `to(dtype)`, `to("CPU", dtype)`, or
+        `to(other)`, which takes both from a tensor. What several devices have (`shard`) is gathered, and
+        `to("CPU,CPU:1")` copies to each of several. Gradients go back to where the tensor was.
+
+        Lazy; memory goes through the host where two devices have no other way. DeviceError for a name that is no
+        device's.
+        """
         where: str | None = None
         if isinstance(device, TensorCore):
             where, dtype = device.device, dtype or device.dtype
@@ -317,7 +323,42 @@ class TensorCore(Value):
         t = self if kind is self.dtype else self._new(self.uop.cast(kind))
         if name == self.device:
             return t
-        return type(self).from_bytes(t.data(), [size_max(s) for s in t.shape], t.dtype, name)
+        return t._moved(name)
+
+    def _moved(self, device: str, axis: int | None = None) -> Self:
+        """On another device; on several, whole on each or divided along an axis."""
+        arg = CopyArg(Device.members(self.device), Device.members(device), axis)
+        return self._wrap(UOp(Ops.COPY, self.dtype, (self.uop,), arg), device)
+
+    def shard(self, devices: str | Sequence[str], axis: int | None = None) -> Self:
+        """The tensor on several devices (`["CPU", "CPU:1"]`, or `"CPU,CPU:1"`): divided along `axis` into equal parts,
+        in their order, or (None) whole on each of them.
+
+        What is computed of tensors on the same devices is computed by all of them, each of its part: elementwise, with
+        reductions, products of matrices, movement and gathers, as long as the axis that is divided stays one axis. Of
+        a whole tensor each takes its part. A reduction along the divided axis ends in an all-reduce: the result is
+        whole on each. Whatever else needs all of a tensor gathers it first. `to` gathers it on one device; `shard` on
+        the same devices divides it along another axis. Lazy. Gradients are divided as their tensors are computed.
+
+        ValueError for an axis whose size is symbolic or no multiple of the number of devices; IndexError for one that
+        is not there; DeviceError for a name that is no device's, or named twice.
+        """
+        name = Device.canonical(devices if isinstance(devices, str) else ",".join(devices))
+        count = len(Device.members(name))
+        if axis is not None:
+            axis = self._axis(axis, method="shard")
+            if not self.shape:
+                raise IndexError("shard: a tensor without axes is whole on each device: axis=None")
+            size = self.shape[axis]
+            if not isinstance(size, int) or size % count:
+                what = size if isinstance(size, int) else "a symbolic number of"
+                raise ValueError(
+                    f"shard: axis {axis} of {self.shape} has {what} elements, which {count} devices do not divide "
+                    "into equal parts: choose another axis, or pad it"
+                )
+        if name == self.device and (count == 1 or (axis is None and not spans(self.uop))):
+            return self._same()
+        return self._moved(name, axis if count > 1 else None)
 
     def clone(self) -> Self:
         """A copy: the same value in memory of its own."""

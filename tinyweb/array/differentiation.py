@@ -54,7 +54,7 @@ class Differentiation(Creation):
                     f"gradient: this {self.shape} tensor does not depend on the target {t!r}: "
                     "was it detached, cast to integers, or changed after it was used?"
                 )
-        return [None if g is None else self._new(g) for g in found]
+        return [None if g is None else t._wrap(g, t.device) for t, g in zip(targets, found, strict=True)]
 
     def backward(self, gradient: TensorCore | None = None) -> Self:
         """Adds the derivative of this tensor to `.grad` of every tensor with `requires_grad` that it depends on.

@@ -11,9 +11,10 @@ import numpy as np
 from tinyweb.array.core import TensorCore
 from tinyweb.array.movement import as_shape, broadcast_shapes
 from tinyweb.array.views import Views
-from tinyweb.dtype import dtypes, promote
-from tinyweb.graph.ir import Ops, Size, UOp, size_add, size_sub
+from tinyweb.dtype import promote
+from tinyweb.graph.ir import Size, size_add, size_sub
 from tinyweb.graph.schedule.indexing import same
+from tinyweb.graph.schedule.joining import joined
 
 Joined = TypeVar("Joined", bound="Joining")
 
@@ -258,22 +259,4 @@ def _join(parts: Sequence[Joined], axis: int) -> Joined:
     first = parts[0]
     if len(parts) == 1:
         return first._same()
-    total: Size = 0
-    for p in parts:
-        total = size_add(total, p.shape[axis])
-    place = first._iota(total)._reshape(tuple(total if i == axis else 1 for i in range(first.ndim)))
-    result: UOp | None = None
-    at: Size = 0
-    for p in parts:
-        wide = p._pad_along(axis, at, size_sub(size_sub(total, at), p.shape[axis])).uop
-        if result is None:
-            result = wide
-        else:
-            # which part an element comes from, rather than a sum of zero-padded parts: NaN and -0 survive
-            start = at if isinstance(at, UOp) else UOp.const(at, dtypes.int32)
-            column = place._broadcast_to(wide.shape).uop
-            before = UOp(Ops.LESS, dtypes.bool, (column, start.cast(dtypes.int32)))
-            result = UOp(Ops.WHERE, first.dtype, (before, result, wide))
-        at = size_add(at, p.shape[axis])
-    assert result is not None
-    return first._new(result)
+    return first._new(joined([p.uop for p in parts], axis))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from weakref import ref
 
+from tinyweb.across import prepare
 from tinyweb.array.storage import (
     Storage,
     Value,
@@ -28,19 +29,12 @@ from tinyweb.array.storage import (
     tensors_beside_memory,
     with_history,
 )
-from tinyweb.device import (
-    Device,
-    Recorder,
-    bindings,
-    current_recorder,
-    not_recording,
-    prepare,
-    reserve,
-    uninterrupted,
-)
+from tinyweb.device import Device, Recorder, bindings, current_recorder, not_recording, uninterrupted
 from tinyweb.graph.ir import Ops, UOp, numel_max, size_max
-from tinyweb.graph.schedule import schedule
+from tinyweb.graph.schedule import Schedule, schedule, schedule_across, spans
 from tinyweb.graph.schedule.views import is_broadcast, view_base, walk
+from tinyweb.graph.target import Target
+from tinyweb.memory import BUFFERS, reserve
 
 _due: list[tuple[ref[Value], Recorder | None]] = []
 
@@ -118,6 +112,9 @@ def _step(device: str, tensors: Sequence[Value], own: bool = False) -> bool:
         work.ask(t, own)
     if not work.nodes:
         return True
+    if (elsewhere := _update_elsewhere(device, work)) is not None:
+        _compute(elsewhere[0], _Work({elsewhere[1]: None}))
+        return False
     if not _have_one_binding(work.roots):
         # one variable has several values: the updates before the last are carried out first, with theirs
         updates = [u for u in walk(work.nodes, ()) if u.op is Ops.ASSIGN]
@@ -127,11 +124,22 @@ def _step(device: str, tensors: Sequence[Value], own: bool = False) -> bool:
     return False
 
 
+def _update_elsewhere(device: str, work: _Work) -> tuple[str, UOp] | None:
+    """An update in place on other devices that is asked for, if there is one: it is carried out there first."""
+    here = Device.members(device)
+    for u in walk(work.nodes, ()) if any(map(spans, work.nodes)) else ():
+        if u.op is Ops.COPY and u.arg.source != here:
+            update = next((x for x in walk(u.src, ()) if x.op is Ops.ASSIGN), None)
+            if update is not None:
+                return ",".join(u.arg.source), update
+    return None
+
+
 def _compute(device: str, work: _Work) -> None:
     updates = [u for u in walk(work.nodes, ()) if u.op is Ops.ASSIGN]
     old = {replaced(u) for u in updates}
     table: dict[UOp, UOp] = {u: u.buffer for u in updates if u not in old}
-    copies = _keep(work, old, table) if updates else set()
+    copies = _keep(device, work, old, table) if updates else set()
     if copies is not None:
         _run(device, work, table, old, copies)
 
@@ -144,10 +152,8 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies:
     copies = list(copies)
     if current_recorder() is None:  # before anything is worked out: sizes may be beyond all bounds
         results = sum(_nbytes(r) for r in roots if r.op is Ops.CONTIGUOUS)
-        reserve(Device[device].runtime, results, "a computation")
-    recorder = current_recorder()
-    target = (recorder and recorder.target) or Device[device].runtime.target
-    plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)], target)
+        reserve(Device.place(device).runtime, results, "a computation")
+    plan = _schedule(device, [*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
     launch = prepare(plan, device, values)
     owners: dict[UOp, Storage] = {}
     leaves = {t.uop for t in live_values() if t.requires_grad}
@@ -167,6 +173,18 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies:
             change(t, u)
         for buffer, storage in owners.items():
             storage.memory = buffer
+
+
+def _schedule(device: str, roots: Sequence[UOp]) -> Schedule:
+    """For the device, or all that take part."""
+    recorder, members = current_recorder(), Device.members(device)
+
+    def target(name: str) -> Target:
+        return (recorder and recorder.target) or Device[name].runtime.target
+
+    if len(members) == 1 and not any(map(spans, roots)):
+        return schedule(roots, target(device))
+    return schedule_across(roots, members, target)
 
 
 def _needs_gradient(node: UOp, leaves: set[UOp]) -> bool:
@@ -206,7 +224,7 @@ def _readers(old: set[UOp], table: dict[UOp, UOp]) -> list[tuple[Value, set[UOp]
     return [(t, reads[t.uop]) for t in tensors if reads[t.uop]]
 
 
-def _keep(work: _Work, old: set[UOp], table: dict[UOp, UOp]) -> set[UOp] | None:
+def _keep(device: str, work: _Work, old: set[UOp], table: dict[UOp, UOp]) -> set[UOp] | None:
     """Adds to `work` what must be computed while versions in `old` are still there; returns those to be copied.
 
     A value that is no larger than what it reads is rather computed than given copies to be computed from later. None
@@ -223,7 +241,7 @@ def _keep(work: _Work, old: set[UOp], table: dict[UOp, UOp]) -> set[UOp] | None:
                     own(t)
             return None
         for t, versions in readers:
-            if t.storage not in tried:
+            if t.storage not in tried and t.device == device:
                 tried.add(t.storage)
                 if (nodes := _joined(work, t, versions, {*table, *old})) is not None:
                     work.nodes = nodes
@@ -292,20 +310,25 @@ def _reads_memory(u: UOp) -> bool:
     return any(x.op is Ops.BUFFER for x in walk([u], ()))
 
 
-def settle(device: str, used: set[UOp], changed: set[UOp]) -> None:
+def settle(used: set[UOp], changed: set[UOp]) -> None:
     """Before a recorded plan runs: carry out pending updates of memory it uses, and keep what live tensors read of the
     memory it is about to change."""
     while others := tensors_beside_memory():
-        pending = walk((t.uop for t in others if not in_memory(t.uop)), ())
-        update = next((u for u in pending if u.op is Ops.ASSIGN and u.buffer in used), None)
+        pending = [(t, u) for t in others if not in_memory(t.uop) for u in walk([t.uop], ()) if u.op is Ops.ASSIGN]
+        update = next(((t, u) for t, u in pending if u.buffer in used), None)
         if update is None:
             break
-        _compute(device, _Work({update: None}))
+        _compute(update[0].device, _Work({update[1]: None}))
     if changed and others:
-        work = _Work()
-        copies = _keep(work, changed, {})
-        if work.nodes or copies:
-            _run(device, work, {}, changed, copies or ())
-        else:  # nobody reads it: only histories that did are dropped
-            for t, u in _replacement({}, changed):
-                change(t, u)
+        by_device: dict[str, set[UOp]] = {}
+        for b in changed:
+            if (memory := BUFFERS.get(b)) is not None:
+                by_device.setdefault(memory.device, set()).add(b)
+        for device, own in by_device.items():
+            work = _Work()
+            copies = _keep(device, work, own, {})
+            if work.nodes or copies:
+                _run(device, work, {}, own, copies or ())
+            else:  # nobody reads it: only histories that did are dropped
+                for t, u in _replacement({}, own):
+                    change(t, u)

@@ -7,9 +7,9 @@ from weakref import ref
 
 from tinyweb.array.realize import own
 from tinyweb.array.storage import Value, aliases, change, leaf, replace_all, shaped
-from tinyweb.device import bindings, current_recorder, not_recording
+from tinyweb.device import Device, bindings, current_recorder, not_recording
 from tinyweb.graph.ir import MOVEMENT, Ops, UOp, numel_max, size_max
-from tinyweb.graph.schedule import new_buffer
+from tinyweb.graph.schedule import check_place, new_buffer, spread_of
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.schedule.views import is_broadcast, view_base
 
@@ -35,6 +35,7 @@ def update(method: str, target: Value, value: Value) -> None:
             "one by one: write to what was expanded, or to .contiguous()"
         )
     value = value._broadcast_to(shape)
+    members = Device.members(target.device)
     _find_outside(target)
     storage, recorder = target.storage, current_recorder()
     base = view_base(target.uop)
@@ -44,13 +45,16 @@ def update(method: str, target: Value, value: Value) -> None:
         memory = None  # every replay begins with what the host put there
     written: UOp
     if memory is not None:
+        if len(members) > 1:
+            check_place(target.uop, members)
         table = {base: _assign(target.uop, value.uop)}
     elif _is_whole(target.uop, base):
         # nothing of the old value is left: the new one takes its place
         whole = value.uop if same_shape(value.uop, base) else UOp(Ops.RESHAPE, base.dtype, (value.uop,), base.shape)
         table = {base: leaf(whole)}
     else:
-        memory = new_buffer(numel_max(size_max(s) for s in base.shape), base.dtype)
+        spread = spread_of(base, members) if len(members) > 1 else None
+        memory = new_buffer(numel_max(size_max(s) for s in base.shape), base.dtype, spread)
         values = bindings([base])
         start = _assign(shaped(memory, base.shape, values), base)
         first = replace_all([shaped(memory, base.shape, values)], {memory: start})[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 import tinyweb
 from tinyweb.array.storage import leaf, next_number
-from tinyweb.device import BUFFERS, recording
+from tinyweb.device import recording
 from tinyweb.errors import ExportError
 from tinyweb.export.memory import read_memory
 from tinyweb.export.onnx_nodes import OPSET, Nodes, fixed
@@ -23,6 +23,7 @@ from tinyweb.formats.onnx.encode import encode, port
 from tinyweb.formats.onnx.messages import GraphMessage, ModelMessage, OperatorSet
 from tinyweb.graph.ir import Ops, UOp, toposort
 from tinyweb.graph.schedule import nbytes, new_buffer
+from tinyweb.memory import BUFFERS
 from tinyweb.tensor import Tensor
 
 IR_VERSION = 8  # of files with opset 18

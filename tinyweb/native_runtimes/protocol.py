@@ -44,6 +44,10 @@ class Runtime(Protocol):
     def copy_out(self, handle: Handle, nbytes: int, offset: int = 0) -> bytes:
         """Device bytes to the host, after all launches so far have finished."""
 
+    # A runtime may also have `copy_from(handle, source: Runtime, memory: Handle, nbytes: int) -> bool`, which copies
+    # from another runtime's memory (or its own) without the host, in the order of launches on both; False where it
+    # cannot.
+
     def compile(self, programs: Iterable[Program]) -> list[Executable]:
         """Compile programs together, beside what makes them; executables in the same order. Cached on disk by
         content."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from tinyweb import Tensor
-from tinyweb.device import BUFFERS, Device, OpenDevice
+from tinyweb.device import Device, OpenDevice
 from tinyweb.dtype import dtypes
 from tinyweb.export.bindings import within
 from tinyweb.graph.ir import UOp, Variable

@@ -110,7 +110,7 @@ def is_clear(e: BaseException) -> bool:
     last = traceback.extract_tb(e.__traceback__)[-1]
     file = last.filename.replace("\\", "/")
     if isinstance(e, DeviceError):  # one that the user named, not one that a compiler's step ran into
-        return file.endswith("/tinyweb/device.py")
+        return file.endswith(("/tinyweb/device.py", "/tinyweb/native_runtimes/open.py"))
     if not isinstance(e, CLEAR):
         return False
     if "/tinyweb/" not in file:

@@ -25,7 +25,7 @@ from tinyweb.graph.autodiff.derivations import (
     total,
 )
 from tinyweb.graph.autodiff.functions import DERIVATIVES, Derivative, power
-from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_sub, substitute
+from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, UOp, size_sub, substitute
 
 Gradients: TypeAlias = "tuple[UOp | None, ...]"
 Rule: TypeAlias = "Callable[[UOp, UOp], Gradients]"
@@ -184,6 +184,13 @@ def _assign(u: UOp, g: UOp) -> Gradients:
     return not_(written).where(g, _zero(g)), substitute(u.src[0], {view: g})
 
 
+def _copy(u: UOp, g: UOp) -> Gradients:
+    """Back to where the value came from; what has only been divided anew stays where it is."""
+    if set(u.arg.source) == set(u.arg.target):
+        return (g,)
+    return (UOp(Ops.COPY, g.dtype, (g,), CopyArg(u.arg.target, u.arg.source)),)
+
+
 def _custom(u: UOp, g: UOp) -> Gradients:
     """The gradients the node brings along, with what arrives in the place of its LEAF."""
     given = (substitute(s, {u.src[1]: g}) for s in u.src[3::2])
@@ -219,6 +226,7 @@ RULES: dict[Ops, Rule] = {
     Ops.SCATTER: _scatter,
     Ops.ASSIGN: _assign,
     Ops.CONTIGUOUS: lambda u, g: (g,),
+    Ops.COPY: _copy,
     Ops.LEAF: lambda u, g: (g,),
     Ops.CUSTOM_GRADIENT: _custom,
 }

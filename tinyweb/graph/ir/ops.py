@@ -39,6 +39,7 @@ class Ops(Enum):
     ASSIGN = auto()  # src: (view of a BUFFER, value); the whole BUFFER after writing value into the view.  arg: a
     #                  number that tells updates apart; or Ordered: element after element along an axis, each seeing
     #                  what those before it have written.  A third source, another view: what stood in the first before
+    COPY = auto()  # arg: CopyArg; its source, which is on some devices, on others
     BIND = auto()  # src: (VARIABLE, CONST): a variable together with its value in this call
     LEAF = auto()  # arg: id; its source, as a value of its own: two tensors of equal constants have two gradients
     DETACH = auto()  # its source, through which no gradient flows
@@ -163,7 +164,7 @@ COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Op
 COMPARISON = frozenset({Ops.LESS, Ops.EQUAL})
 MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
 TENSOR_ONLY = MOVEMENT | {
-    Ops.IOTA, Ops.TAKE, Ops.SCAN, Ops.SCATTER, Ops.FETCH_ADD, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF,
+    Ops.IOTA, Ops.TAKE, Ops.SCAN, Ops.SCATTER, Ops.FETCH_ADD, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.COPY, Ops.BIND, Ops.LEAF,
     Ops.DETACH, Ops.CUSTOM_GRADIENT,
 }  # fmt: skip
 
@@ -257,12 +258,37 @@ class MatrixArg:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How memory lies on several devices. With `outer` = 0 each has all of it; else it is seen as (outer, devices,
+    rest) in order, and each device has its place along the second axis, as (outer, rest).
+    """
+
+    devices: tuple[str, ...]
+    outer: int
+
+
+@dataclass(frozen=True)
+class CopyArg:
+    """Where a COPY's source is, where the value is to be, and along which axis it is divided there (None: each of the
+    devices has all of it).
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    axis: int | None = None
+
+
+@dataclass(frozen=True)
 class BufferArg:
-    """Identity of a BUFFER: `size` elements in `space`; `id` tells apart buffers of one graph."""
+    """Identity of a BUFFER: `size` elements in `space`; `id` tells apart buffers of one graph. With a `spread` it is on
+    several devices; the `part` of one of them is a BUFFER whose source is the whole.
+    """
 
     space: Space
     id: int
     size: int
+    spread: Spread | None = None
+    part: int | None = None
 
     def __hash__(self) -> int:
         return self.id  # made for every new buffer, and Python's hash of an Enum is slow

@@ -17,6 +17,7 @@ from tinyweb.graph.ir.invariants import (
 from tinyweb.graph.ir.ops import (
     ELEMENTWISE,
     BufferArg,
+    CopyArg,
     Ops,
     Ordered,
     Space,
@@ -95,8 +96,9 @@ tensor_spec = Spec(
         *common,
         NO_MULADD,
         needs(ELEMENTWISE, "the shapes of the sources are equal (scalars go with any shape)", elementwise_shapes),
-        needs(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in device or host memory",
-            lambda u: not u.src and isinstance(u.arg, BufferArg) and u.arg.size >= 0
+        needs(Ops.BUFFER, "a BUFFER has a BufferArg in device or host memory, and no sources unless it is a part",
+            lambda u: isinstance(u.arg, BufferArg) and u.arg.size >= 0
+            and (not u.src if u.arg.part is None else len(u.src) == 1 and u.src[0].arg.spread is not None)
             and u.arg.space in (Space.DEVICE, Space.HOST) and u.dtype is not dtypes.void),
         needs(ONE_VIEW, "movement has one source, of its own dtype",
             lambda u: len(u.src) == 1 and alike(u) and no_void_sources(u)),
@@ -134,6 +136,9 @@ tensor_spec = Spec(
             lambda u: alike(u) and is_buffer_view(u.src[0]) and all(same_sizes(u.src[0].shape, s.shape) for s in u.src)
             and (len(u.src) == 2 or (len(u.src) == 3 and u.src[0].op is Ops.TAKE and isinstance(u.arg, Ordered)
                                      and u.src[2].buffer is u.buffer))),
+        needs(Ops.COPY, "COPY has one source of its dtype and a CopyArg, with an axis only for several devices",
+            lambda u: len(u.src) == 1 and alike(u) and isinstance(u.arg, CopyArg)
+            and (u.arg.axis is None or (len(u.arg.target) > 1 and 0 <= u.arg.axis < len(u.src[0].shape)))),
         needs(Ops.BIND, "BIND has a VARIABLE and a CONST within its bounds",
             lambda u: len(u.src) == 2 and u.src[0].op is Ops.VARIABLE and u.src[1].op is Ops.CONST
             and u.src[0].vmin <= u.src[1].arg <= u.src[0].vmax),

@@ -21,7 +21,7 @@ Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an ex
 Shape: TypeAlias = "tuple[Size, ...]"
 T = TypeVar("T")
 LIKE_THEIR_SOURCE = frozenset({
-    Ops.FLIP, Ops.SCAN, Ops.SCATTER, Ops.CONTIGUOUS, Ops.AFTER, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT,
+    Ops.FLIP, Ops.SCAN, Ops.SCATTER, Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT,
 })  # fmt: skip
 NO_LANES = TENSOR_ONLY | {Ops.AFTER, Ops.END, Ops.BARRIER, Ops.SINK}  # arrays, memory and effects
 

@@ -6,7 +6,8 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tinyweb.graph.ir import Ops, ParamArg, UOp, as_index, nested, substitute
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Axis, KernelInfo, Ops, ParamArg, UOp, as_index, nested, substitute
 from tinyweb.graph.symbolic import borders, simplify, split_by
 
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
@@ -15,10 +16,13 @@ MOST_BUFFERS = 24  # … on any: what addresses and loops have registers for
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One launch: the kernel (a SINK of the kernel form) and its buffers in slot order."""
+    """One launch: the kernel (a SINK of the kernel form) and its buffers in slot order. `device`: where it happens, if
+    the plan has several devices; "" in a plan of one.
+    """
 
     kernel: UOp
     buffers: tuple[UOp, ...]
+    device: str = ""
 
     @property
     def written(self) -> set[UOp]:
@@ -35,7 +39,7 @@ class KernelCall:
             read = ((u, x) for u in sums for x in u.src[0].toposort() if x.op is Ops.LOAD and not u.ranges <= x.ranges)
             reused = self.kernel.__dict__["reused"] = {x.src[0] for _, x in read if x.src[0].op is Ops.PARAM}
         found = {p: p.replace(arg=replace(p.arg, frozen=True)) for p in reused if self.buffers[p.arg.slot] in memory}
-        return KernelCall(substitute(self.kernel, found), self.buffers) if found else self
+        return replace(self, kernel=substitute(self.kernel, found)) if found else self
 
     def written_whole(self) -> set[UOp]:
         """The buffers that it writes every element of, and reads none of."""
@@ -45,6 +49,22 @@ class KernelCall:
             slots = (s.src[0].arg.slot for s in self.kernel.src if s.src[0] not in read and _covers(s))
             whole = self.kernel.__dict__["whole"] = frozenset(slots)
         return {self.buffers[slot] for slot in whole}
+
+
+@dataclass(frozen=True)
+class CopyCall(KernelCall):
+    """The second buffer, on the device `source`, is copied to the first, on `device`, which has as many elements."""
+
+    source: str = ""
+
+
+def copy_call(to: UOp, of: UOp, device: str, source: str) -> CopyCall:
+    """Copy all of a BUFFER."""
+    place, value = (UOp(Ops.PARAM, b.dtype, (), ParamArg(i, b.arg.size)) for i, b in enumerate((to, of)))
+    i = UOp(Ops.RANGE, dtypes.index, (as_index(to.arg.size),), Axis("i0", 0))
+    return CopyCall(
+        UOp(Ops.SINK, dtypes.void, (place.store(i, value.load(i)),), KernelInfo()), (to, of), device, source
+    )
 
 
 def _covers(store: UOp) -> bool:
@@ -93,6 +113,6 @@ def within_limit(call: KernelCall, inputs: int = MAX_INPUTS) -> Iterator[KernelC
             parts[len(parts) - (start != first) :] = [(start, kernel, slots)]
         if parts:
             for _, kernel, slots in parts:
-                yield from within_limit(KernelCall(kernel, tuple(call.buffers[i] for i in slots)), inputs)
+                yield from within_limit(KernelCall(kernel, tuple(call.buffers[i] for i in slots), call.device), inputs)
             return
     yield call

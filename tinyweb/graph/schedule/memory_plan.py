@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinyweb.graph.ir import UOp
@@ -10,10 +10,12 @@ from tinyweb.graph.ir import UOp
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """`pool_of[buffer]` is the pool a temporary lives in (at its start); `pool_bytes[pool]` its size."""
+    """`pool_of[buffer]` is the pool a temporary lives in (at its start); `pool_bytes[pool]` its size; of a plan of
+    several devices `pool_devices[pool]` where it is."""
 
     pool_of: dict[UOp, int]
     pool_bytes: tuple[int, ...]
+    pool_devices: tuple[str, ...] = ()
 
 
 def nbytes(buffer: UOp) -> int:
@@ -21,8 +23,11 @@ def nbytes(buffer: UOp) -> int:
     return -(-buffer.dtype.nbytes(buffer.arg.size) // 4) * 4
 
 
-def plan_memory(uses: Sequence[Sequence[UOp]], temporaries: Sequence[UOp]) -> MemoryPlan:
+def plan_memory(
+    uses: Sequence[Sequence[UOp]], temporaries: Sequence[UOp], devices: Mapping[UOp, str] | None = None
+) -> MemoryPlan:
     """`uses[i]` are the buffers call i touches. A temporary lives from its first to its last use, both included.
+    `devices`: where each lives, if there are several.
 
     Largest first, each into the pool that fits with the least waste (greedy best fit, Pisarchyk and Lee 2020).
     """
@@ -33,19 +38,22 @@ def plan_memory(uses: Sequence[Sequence[UOp]], temporaries: Sequence[UOp]) -> Me
             if b in wanted:
                 life[b] = (life.get(b, (i, i))[0], i)
     sizes: list[int] = []  # of the pools
+    places: list[str] = []  # … on which device
     busy: list[int] = []  # the calls a pool is taken in, as bits
     pool_of: dict[UOp, int] = {}
     for b in sorted(life, key=lambda b: (-nbytes(b), life[b])):
         first, last = life[b]
         span = (2 << last) - (1 << first)
         # every pool is at least as large, since larger buffers came first
-        free = [p for p, taken in enumerate(busy) if not taken & span]
+        place = devices[b] if devices else ""
+        free = [p for p, taken in enumerate(busy) if places[p] == place and not taken & span]
         if free:
             p = min(free, key=sizes.__getitem__)
         else:
             p = len(sizes)
             sizes.append(nbytes(b))
+            places.append(place)
             busy.append(0)
         busy[p] |= span
         pool_of[b] = p
-    return MemoryPlan(pool_of, tuple(sizes))
+    return MemoryPlan(pool_of, tuple(sizes), tuple(places) if devices else ())

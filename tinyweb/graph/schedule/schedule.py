@@ -16,6 +16,7 @@ from tinyweb.graph.ir import (
     Ordered,
     ParamArg,
     Space,
+    Spread,
     UOp,
     numel_max,
     rebuild,
@@ -40,9 +41,9 @@ from tinyweb.graph.target import Target
 _buffer_ids = itertools.count()
 
 
-def new_buffer(size: int, dtype: DType) -> UOp:
-    """A BUFFER node that stands for device memory of its own: `size` elements."""
-    return UOp(Ops.BUFFER, dtype, (), BufferArg(Space.DEVICE, next(_buffer_ids), size))
+def new_buffer(size: int, dtype: DType, spread: Spread | None = None) -> UOp:
+    """A BUFFER node that stands for device memory of its own: `size` elements, on several devices with a `spread`."""
+    return UOp(Ops.BUFFER, dtype, (), BufferArg(Space.DEVICE, next(_buffer_ids), size, spread))
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,31 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
     Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
     value.
     """
+    built = build(roots, target)
+    calls = tuple(built.finished(built.calls))
+    return Schedule(calls, built.results, plan_memory([c.buffers for c in calls], built.temporaries))
+
+
+@dataclass(frozen=True)
+class Built:
+    """Kernels with their buffers, in order, as they are before small ones are joined and large ones divided."""
+
+    calls: list[tuple[UOp, tuple[UOp, ...]]]
+    results: tuple[UOp, ...]
+    temporaries: list[UOp]
+    max_inputs: int
+
+    def finished(self, calls: Sequence[tuple[UOp, tuple[UOp, ...]]], device: str = "") -> list[KernelCall]:
+        """Some of the calls, neighbours in time: small ones joined, and each within the number of buffers."""
+        joined = (KernelCall(*call, device) for call in join(calls))
+        found = [part for call in joined for part in within_limit(call, self.max_inputs)]
+        for call in found:
+            verify("schedule", call.kernel, kernel_spec)
+        return found
+
+
+def build(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Built:
+    """The kernels of `schedule`."""
     roots, scratch = expand_ordered(_strip(roots, target.scattered_stores), new_buffer)
     recipes: dict[UOp, _Recipe] = {}
     stored: frozenset[UOp] = frozenset()
@@ -116,10 +142,7 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
         # values to be written that depend on other places of the same memory are computed completely first
         roots = _compute_first(roots, clashes)
     ordered = _order(stores, memory, recipes)
-    built = [(s.kernel, s.buffers) for s in ordered if s.kernel is not None]
-    calls = tuple(part for call in join(built) for part in within_limit(KernelCall(*call), fusion.max_inputs))
-    for call in calls:
-        verify("schedule", call.kernel, kernel_spec)
+    calls = [(s.kernel, s.buffers) for s in ordered if s.kernel is not None]
     if spec_level():
         for s in ordered:
             if s.kernel is not None:
@@ -127,7 +150,7 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
     results = tuple(memory[r] for r in roots)
     kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN and m not in scratch}
     temporaries = [m for m in dict.fromkeys(memory.values()) if m not in kept]
-    return Schedule(calls, results, plan_memory([c.buffers for c in calls], temporaries))
+    return Built(calls, results, temporaries, fusion.max_inputs)
 
 
 def _compute_first(roots: Sequence[UOp], updates: set[UOp]) -> list[UOp]:
