@@ -68,13 +68,18 @@ def allocate_pools(plan: MemoryPlan, device: str) -> list[Buffer]:
     return [Buffer(Device[d].runtime, n, dtypes.uint8, zeroed=False) for n, d in zip(plan.pool_bytes, where)]
 
 
-def _prepare_across(schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:
-    by_device: dict[str, list[UOp]] = {}
-    for c in schedule.calls:
+def compile_calls(device: str, calls: Iterable[KernelCall]) -> None:
+    """Compile the kernels of calls of one device, or each on its own."""
+    kernels: dict[str, list[UOp]] = {}
+    for c in calls:
         if not isinstance(c, CopyCall):
-            by_device.setdefault(c.device, []).append(c.kernel)
-    for d, kernels in by_device.items():
-        Device[d].compile(kernels)
+            kernels.setdefault(c.device or device, []).append(c.kernel)
+    for d, own in kernels.items():
+        Device[d].compile(own)
+
+
+def _prepare_across(schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:
+    compile_calls("", schedule.calls)
     pools = allocate_pools(schedule.memory, "")
     place = {b: pools[p] for b, p in schedule.memory.pool_of.items()}
     home = homes(schedule.calls)

@@ -37,6 +37,10 @@ class Buffer:
         self.runtime.copy_in(self.handle, data, offset)
         self.change()
 
+    def read(self, nbytes: int, offset: int = 0) -> bytes:
+        """Bytes for the host."""
+        return self.runtime.copy_out(self.handle, nbytes, offset)
+
     def change(self) -> None:
         """Somebody has written to it, or is about to."""
         if self.version is not None:
@@ -50,7 +54,7 @@ class Buffer:
 
 
 class SpreadBuffer(Buffer):
-    """Memory on several devices: a Buffer of each. What the host writes goes to all, so it must be whole on each."""
+    """Memory on several devices: a Buffer of each. The host writes to all and reads the first, where each has all."""
 
     __slots__ = ("parts",)
 
@@ -67,6 +71,9 @@ class SpreadBuffer(Buffer):
     def fill(self, data: memoryview, offset: int = 0) -> None:
         for p in self.parts:
             p.fill(data, offset)
+
+    def read(self, nbytes: int, offset: int = 0) -> bytes:
+        return self.parts[0].read(nbytes, offset)
 
     def change(self) -> None:
         for p in self.parts:

@@ -81,16 +81,17 @@ class Plan:
         return [(c.source, c.device, nbytes(c.buffers[0])) for c in copies]
 
 
-def capture(function: Callable[[], Any], target: Target | None = None) -> Plan:
+def capture(function: Callable[[], Any], target: Target | None = None, *, across: bool = False) -> Plan:
     """Run `function`, which computes (or returns) tensors, and record instead of executing. What becomes a kernel is
     decided for `target`; by default for the device.
 
     Memory that the function updates in place is not touched; its tensors look afterwards as if it had been. Pending
     values from outside that the function uses are computed first, and are no part of the plan. RuntimeError if the
-    function reads a value, ValueError if it uses several devices. A function that raises leaves no trace.
+    function reads a value; ValueError if it uses several devices, unless the plan may go `across` them. A function that
+    raises leaves no trace.
     """
     plan = _record("capture", function, target).plan
-    if devices := sorted({c.device for c in plan.calls} - {""}):
+    if not across and (devices := sorted({c.device for c in plan.calls} - {""})):
         raise ValueError(f"capture: the computation uses several devices: {', '.join(devices)}")
     return plan
 

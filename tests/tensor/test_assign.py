@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tests.tensor.aliasing import Program
 from tinyweb import Device, Tensor, Variable, dtypes
 from tinyweb.array.core import live_tensors
-from tinyweb.memory import BUFFERS
 from tinyweb.errors import ToolchainError
+from tinyweb.memory import BUFFERS
 from tinyweb.tracing import capture
 
 DEVICES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
@@ -225,7 +225,7 @@ OTHERS = {
     "affine_grid", "backward", "box_convert", "col2im", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "crop", "cross", "ctc_loss", "fold", "grid_sample", "lp_pool1d", "lp_pool2d", "lp_pool3d",
     "manual_seed", "max_unpool1d", "max_unpool2d", "max_unpool3d", "normalize_channels", "rgb_to_grayscale",
-    "solve_triangular", "train",
+    "shard", "solve_triangular", "train",
 }  # fmt: skip
 
 

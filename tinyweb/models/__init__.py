@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 def load(
     source: str | Path | ModelSource, quant: str | Recipe | None = None, context: int | None = None,
-    device: str | None = None, activations: str | None = None, cache: str | None = None,
+    device: str | Sequence[str] | None = None, activations: str | None = None, cache: str | None = None,
 ) -> Any:  # fmt: skip
     """Reads a model of texts, by the architecture that its config.json names: a language model
     (`models.decoder.Decoder`), what makes vectors of texts (`models.embedding.Embedder`): an encoder, or any network in
@@ -22,7 +23,7 @@ def load(
 
     `source`: a Hugging Face folder or a GGUF file, here or on the hub (tinyweb/sources), or what offers the same.
     `quant`, `device`, `activations`: as of `models.decoder.load`, as is `cache`, which only language models have.
-    `context`: tokens of the longest text.
+    `context`: tokens of the longest text. Of several devices, language models are divided among them.
 
     Raises ModelFormatError for what is missing, damaged or of an architecture that is not known; TinywebError for an
     option that cannot be.
@@ -38,6 +39,10 @@ def load(
     folder: Any = source
     if isinstance(source, str | Path):
         folder = open_model(locate(source, CHAT.in_precision(quant if isinstance(quant, str) else None)))
+    if device is not None and not isinstance(device, str):
+        device = ",".join(device)
+    if device is not None and "," in device and not is_decoder(folder):
+        raise NotImplementedError(f"{device}: only language models are divided among several devices")
     if is_image_text(folder.config):
         from tinyweb.models.image_text import load_image_text
 
@@ -55,6 +60,16 @@ def load(
 
         return load_graph(folder, quant if isinstance(quant, str) else None, context, device, cache)
     return decoder.load(folder, quant, context, device, activations, cache)
+
+
+def is_decoder(folder: Any) -> bool:
+    """Whether a model is a language model of our own network."""
+    from tinyweb.formats.onnx.folder import OnnxFolder
+    from tinyweb.models import encoder
+    from tinyweb.models.encoder.architectures.image_text import is_image_text
+
+    other = is_image_text(folder.config) or encoder.is_encoder(folder.config) or is_embedder(folder)
+    return not other and not isinstance(folder, OnnxFolder)
 
 
 def is_embedder(folder: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A chat with a language model on one device: the same entry points an exported page runs, launched from Python.
+"""A chat with a language model: the same entry points an exported page runs, launched from Python.
 
     chat = Chat(load(folder), Tokenizer.from_folder(folder))
     for part in chat.generate([{"role": "user", "content": "Hello!"}], Settings(temperature=0)): print(part.text)
@@ -20,13 +20,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.device import Buffer, Device
+from tinyweb.across import allocate_pools, compile_calls, replay
+from tinyweb.device import Device
 from tinyweb.dtype import dtypes
 from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Config, ModelFolder
 from tinyweb.formats.tokenizer import TextStream, Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import Target
+from tinyweb.memory import Buffer
 from tinyweb.models.fit import fit_messages
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan, capture
@@ -180,7 +182,7 @@ def entry_points(
     for done, (name, function) in enumerate(wanted.items()):
         if progress:
             progress("planning", done, len(wanted))
-        plans[name] = capture(function, target)
+        plans[name] = capture(function, target, across=target is None)
     if progress:
         progress("planning", len(wanted), len(wanted))
     return plans
@@ -228,19 +230,18 @@ class Chat:
         self._stands = 0  # tokens that a state has read: it goes on behind them only
         self._plans = entry_points(model, progress)
         self._blocks = (*prefill_blocks(model.context), 1)
-        self.device = Device[model.ids.device]
+        self.device = Device.place(model.ids.device)
         if progress:
             progress(f"compiling kernels for {self.device.name}", 0, 1)
-        self.device.compile(k for plan in self._plans.values() for k in plan.kernels)
+        compile_calls(self.device.name, [c for plan in self._plans.values() for c in plan.calls])
         if progress:
             progress(f"compiling kernels for {self.device.name}", 1, 1)
-        sizes = [sorted(plan.pool_bytes, reverse=True) for plan in self._plans.values()]
-        pools = [
-            Buffer(self.device.runtime, max(s[i] for s in sizes if i < len(s)), dtypes.uint8)
-            for i in range(max(map(len, sizes)))
-        ]
+        plans = self._plans
+        sizes = [sorted(plan.pool_bytes, reverse=True) for plan in plans.values()]
+        shared = () if any(plan.memory.pool_devices for plan in plans.values()) else range(max(map(len, sizes)))
+        pools = [Buffer(self.device.runtime, max(s[i] for s in sizes if i < len(s)), dtypes.uint8) for i in shared]
         self._replays = {
-            name: self.device.replay(plan.calls, _place(plan, pools), ()) for name, plan in self._plans.items()
+            name: replay(self.device.name, plan.calls, _place(plan, pools), ()) for name, plan in plans.items()
         }
 
     def generate(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> Iterator[Part]:
@@ -337,8 +338,7 @@ class Chat:
         """The guesses that are right, and the token after them; `ids` on the device is as without guessing."""
         self._write(self.model.ids, np.array(guesses, np.int32), position + 1)
         self._launch(verify_name(VERIFY), start_pos=position)
-        verified = self.device.memory(self.model.verified.uop.buffer)
-        data = self.device.runtime.copy_out(verified.handle, 4 * (len(guesses) + 1))
+        data = self.device.memory(self.model.verified.uop.buffer).read(4 * (len(guesses) + 1))
         said = [int(token) for token in np.frombuffer(data, np.int32)]
         right = next((i for i, (guess, token) in enumerate(zip(guesses, said)) if guess != token), len(guesses))
         self._write(self.model.ids, np.array(said[right : right + 1], np.int32), position + right + 1)
@@ -385,12 +385,16 @@ class Chat:
         self.device.memory(state.uop.buffer).fill(memoryview(values.tobytes()), at * values.itemsize)
 
     def _token(self, position: int) -> int:
-        data = self.device.runtime.copy_out(self.device.memory(self.model.ids.uop.buffer).handle, 4, position * 4)
+        data = self.device.memory(self.model.ids.uop.buffer).read(4, position * 4)
         return int.from_bytes(data, "little", signed=True)
 
 
 def _place(plan: Plan, pools: list[Buffer]) -> dict[UOp, Buffer]:
-    """Where a plan's temporaries lie in pools that all plans share: the largest in the largest, and so on."""
+    """Where a plan's temporaries lie in pools that all plans share: the largest in the largest, and so on. A plan of
+    several devices has its own."""
+    if plan.memory.pool_devices:
+        own = allocate_pools(plan.memory, plan.device)
+        return {buffer: own[pool] for buffer, pool in plan.memory.pool_of.items()}
     order = sorted(range(len(plan.pool_bytes)), key=lambda p: -plan.pool_bytes[p])
     rank = {pool: r for r, pool in enumerate(order)}
     return {buffer: pools[rank[pool]] for buffer, pool in plan.memory.pool_of.items()}

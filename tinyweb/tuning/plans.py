@@ -22,6 +22,7 @@ from tinyweb.graph.ir import UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import apply, heuristic
 from tinyweb.graph.optimize.digest import describe, digest
+from tinyweb.graph.schedule import CopyCall
 from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.open import parse_device
 from tinyweb.schedules import Database, DatabaseError, forget_file, remembered, user_file
@@ -158,11 +159,13 @@ def tune_for(
 def _launches(kernels: Plan | Mapping[str, Plan] | Iterable[UOp], calls: Mapping[str, int]) -> Counter[UOp]:
     """How often each kernel is launched."""
     if isinstance(kernels, Plan):
-        return Counter(c.kernel for c in kernels.calls)
+        return Counter(c.kernel for c in kernels.calls if not isinstance(c, CopyCall))
     if isinstance(kernels, Mapping):
         launches: Counter[UOp] = Counter()
         for name, plan in kernels.items():
             for c in plan.calls:
+                if isinstance(c, CopyCall):
+                    continue
                 launches[c.kernel] += calls.get(name, 1)
         return launches
     return Counter(kernels)

@@ -4,15 +4,18 @@
 - `architectures`: from config.json to those records, a function for each family.
 - `loader`: the checkpoint's tensors.
 - `cache`: what layers keep of each position.
+- `divided`: a model divided among devices.
 - `norm`; `attention`, `latent`, `convolution`, `state_space`, `selective`, `time_mix`, with their `state`; `mlp`,
   `experts`; `streams`, `layer`, `model`: the network.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tinyweb.device import Device
 from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Checkpoint, Config
 from tinyweb.formats.source import open_model
@@ -51,7 +54,7 @@ def check_precision(quant: str | Recipe | None, activations: str | None, cache: 
 
 def load(
     source: str | Path | ModelSource, quant: str | Recipe | None = None, context: int | None = None,
-    device: str | None = None, activations: str | None = None, cache: str | None = None,
+    device: str | Sequence[str] | None = None, activations: str | None = None, cache: str | None = None,
 ) -> Decoder:  # fmt: skip
     """Reads a language model: a Hugging Face folder (config.json and safetensors) or a GGUF file, here or on the hub
     (tinyweb/sources), or what offers the same.
@@ -60,13 +63,16 @@ def load(
     files as they are (of types that cannot be held the nearest one), else the checkpoint's precision (bfloat16 becomes
     float16). Or a `Recipe` (`nn.precision`).
     `context`: positions to make room for; without it what the model allows, at most 4096.
+    `device`: where it lies and runs; several, `["CPU", "CPU:1"]` or `"CPU,CPU:1"`, divide it (`divided.shard_decoder`).
     `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
     where the device has integer dot products.
     `cache`: what is kept of each position, "f16", "f32", "q8" or "q4"; None: "f32" beside float32 weights, else "f16".
 
     Raises ModelFormatError for a folder that is missing, damaged or of an architecture that is not known; TinywebError
-    for a `quant`, `context`, `activations` or `cache` that cannot be.
+    for a `quant`, `context`, `activations` or `cache` that cannot be, and as `shard_decoder`.
     """
+    from tinyweb.models.decoder.divided import shard_decoder
+
     check_precision(quant, activations, cache)
     folder = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
     config, names = read_config(folder.config)
@@ -75,4 +81,8 @@ def load(
             f"a context of {context} tokens is not possible: {folder.path} allows 1 to {config.positions}"
         )
     chosen = context or min(config.positions, DEFAULT_CONTEXT)
-    return Decoder(config, names, folder.weights(), quant, chosen, device, activations, cache)
+    name = device if device is None or isinstance(device, str) else ",".join(device)
+    members = () if name is None else Device.members(name)
+    first = members[0] if members else None
+    model = Decoder(config, names, folder.weights(), quant, chosen, first, activations, cache)
+    return shard_decoder(model, members) if len(members) > 1 else model

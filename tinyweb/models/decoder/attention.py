@@ -44,7 +44,12 @@ class Heads:
             return both[:, :, : c.heads], both[:, :, c.heads :], value
         if self.head_norm is not None:
             both = self.head_norm(both)
-        query, key = both[:, :, : c.heads], both[:, :, c.heads :]
+        return self.placed(both[:, :, : c.heads], both[:, :, c.heads :], value, start)
+
+    def placed(self, query: Tensor, key: Tensor, value: Tensor, start: Start) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (batch, tokens, heads of each, width) with what is left to do: norms over all heads,
+        and positions."""
+        c = self.config
         if self.query_norm is not None and self.key_norm is not None:
             query, key = (
                 n(x.flatten(2)).reshape(*x.shape) for n, x in ((self.query_norm, query), (self.key_norm, key))
@@ -95,10 +100,7 @@ class Attention(Heads):
         assert isinstance(batch, int) and isinstance(tokens, int)
         gate = None
         if c.keys_of is None:
-            made = self.qkv(h, activations)
-            query, key, value = self.parts(made, start)
-            if c.gated:
-                gate = made[..., -c.heads * c.width :].sigmoid()
+            query, key, value, gate = self.made(h, start, activations)
             both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
             cache.write(start, both.reshape(2, batch * c.kv_heads, tokens, c.width))
         else:
@@ -122,6 +124,13 @@ class Attention(Heads):
         mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
         mixed = mixed.reshape(batch, tokens, c.heads * c.width)
         return self.output(mixed if gate is None else mixed * gate, activations)
+
+    def made(self, h: Tensor, start: Start, activations: str) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Queries, keys, values as of `parts`, and the gate of what heads give, (batch, tokens, heads · width)."""
+        c = self.config
+        made = self.qkv(h, activations)
+        gate = made[..., -c.heads * c.width :].sigmoid() if c.gated else None
+        return *self.parts(made, start), gate
 
     def _weights(self, scores: Tensor) -> Tensor:
         """The softmax of scores (batch · kv_heads, group, tokens, positions); what sinks take is missing in its sum."""

@@ -87,6 +87,10 @@ class Decoder:
         self.verified = Tensor.empty(VERIFY, dtype=dtypes.int32, device=device)
         self.rewinds = not any(isinstance(layer.mixer, STATES) for layer in config.layers)
         self.cache = cache or kind_beside(self.embedding.tensors()["weight"].dtype is dtypes.float32)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew with empty caches and states."""
         self.caches = self._new_caches(1)
         self._batch_caches: dict[int, list[Cache | State]] = {}
         self._read: dict[int, npt.NDArray[np.int32]] = {}  # ids behind which states stand, by the size of the batch
@@ -140,6 +144,8 @@ class Decoder:
             raise ValueError(
                 f"a decoder needs integer ids of shape (batch, tokens), got {tokens.dtype.name} {tokens.shape}"
             )
+        if "," in self.ids.device:
+            tokens = tokens.to(self.ids.device)
         batch, count = (int(s) for s in tokens.shape if isinstance(s, int))
         if start_pos < 0 or start_pos + count > self.context:
             raise ValueError(f"{count} tokens from position {start_pos} leave the context of {self.context}")
