@@ -1,8 +1,11 @@
 """Tensors on several devices: the numbers of one device, with the copies that the parts need and no others.
 
-Copies are counted in bytes as they happen; `D` devices of a kind have memory of their own, whatever the machine.
+Copies are counted as they happen. Devices of one kind have memory of their own, whatever the machine.
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,15 +17,17 @@ from tinyweb.across import COPIES
 from tinyweb.device import Device
 from tinyweb.errors import DeviceError
 from tinyweb.graph.schedule import CopyCall
+from tinyweb.nn.optim import SGD, AdamW
 from tinyweb.tracing import capture, jit
 
 Floats = Any
-TWO, THREE, FOUR = (tuple(f"CPU:{i}" if i else "CPU" for i in range(n)) for n in (2, 3, 4))
+KIND = os.environ.get("TINYWEB_TEST_SHARD", "CPU")  # of the devices: see test_several_opencl_devices
+TWO, THREE, FOUR = (tuple(f"{KIND}:{i}" if i else KIND for i in range(n)) for n in (2, 3, 4))
 
 
 @pytest.fixture(autouse=True)
-def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TINYWEB_DEVICE", "CPU")
+def on_this_kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TINYWEB_DEVICE", KIND)
     yield
 
 
@@ -273,17 +278,27 @@ def test_errors() -> None:
         capture(lambda: x.shard(TWO) + 1)
 
 
-@pytest.mark.parametrize("kind", ["INTERPRETER", "OPENCL"])
-def test_other_kinds(kind: str) -> None:
-    try:
-        devices = [kind, f"{kind}:1"]
-        for d in devices:
-            Device[d]
-    except DeviceError as e:
-        pytest.skip(f"two devices {kind} are needed: {e}")
+def test_several_interpreters() -> None:
     a, b = values(4, 8), values(8, 6)
+    devices = ["INTERPRETER", "INTERPRETER:1"]
     t = (Tensor(a).shard(devices, 1) @ Tensor(b).shard(devices, 0)).relu()
     np.testing.assert_allclose(t.numpy(), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-5)
+
+
+def on_opencl(file: str, chosen: str) -> None:
+    """Run tests of this folder's kind on several devices that PoCL makes of the processor."""
+    env = {**os.environ, "TINYWEB_TEST_SHARD": "OPENCL", "POCL_DEVICES": " ".join(["pthread"] * 4)}
+    probe = "from tinyweb.native_runtimes.open import open_runtime; open_runtime('OPENCL:3')"
+    there = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=env)
+    if there.returncode:
+        pytest.skip(f"several devices of PoCL are needed: {there.stderr.strip().splitlines()[-1]}")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", file, "-k", chosen]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+def test_several_opencl_devices() -> None:
+    on_opencl(__file__, "test_operations and along and sum or test_data_parallel_training and devices0")
 
 
 def test_devices_of_different_kinds() -> None:
@@ -291,3 +306,31 @@ def test_devices_of_different_kinds() -> None:
     devices = ["CPU:1", "INTERPRETER"]
     t = (Tensor(a).shard(devices, 1) @ Tensor(b).shard(devices, 0)).relu()
     np.testing.assert_allclose(t.numpy(), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", [AdamW, SGD])
+def test_training_of_divided_weights(optimizer: type[Any]) -> None:
+    """Columns of one matrix, rows of the next: two all-reduces, of the results; moments are divided as weights are."""
+    arrays = [values(16, 12, seed=1) * 0.2, values(12, 4, seed=2) * 0.2]
+
+    def trained(places: list[Callable[[Tensor], Tensor]]) -> tuple[list[Tensor], list[int]]:
+        first, second = (place(Tensor(a)).realize().requires_grad_() for place, a in zip(places, arrays))
+        steps = optimizer([first, second], lr=1e-2)
+
+        @jit
+        def step(x: Tensor) -> Tensor:
+            steps.zero_grad()
+            loss = ((x @ first).relu() @ second).square().mean().backward()
+            return loss.realize(*steps.schedule_step())
+
+        found: list[int] = []
+        for i in range(3):
+            x = places[2](Tensor(values(8, 16, seed=i))).realize()
+            _, *found = counted(lambda: step(x))  # noqa: B023
+        return [first, second], found
+
+    one, _ = trained([lambda t: t] * 3)
+    two, found = trained([lambda t: t.shard(TWO, 1), lambda t: t.shard(TWO, 0), lambda t: t.shard(TWO)])
+    assert found == [2, 2 * 8 * 4 * 4]
+    for a, b in zip(one, two):
+        np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-5, atol=1e-6)

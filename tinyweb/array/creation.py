@@ -12,8 +12,11 @@ import numpy.typing as npt
 from tinyweb.array.core import Scalar, TensorCore, leaf, scalar_dtype
 from tinyweb.array.movement import as_shape, sizes_of
 from tinyweb.array.operators import Operators
+from tinyweb.array.storage import Storage
+from tinyweb.device import Device
 from tinyweb.dtype import DTypeLike, dtypes, to_dtype
-from tinyweb.graph.ir import Ops, Size, UOp
+from tinyweb.graph.ir import Ops, Size, UOp, size_max
+from tinyweb.graph.schedule import new_buffer, spread_of
 
 
 class Creation(Operators):
@@ -169,7 +172,12 @@ class Creation(Operators):
         return self.full_like(1, dtype, device)
 
     def empty_like(self, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
-        """Memory in this tensor's shape, dtype and device; it starts as zeros."""
+        """Memory in this tensor's shape, dtype and device, on several divided as this is; it starts as zeros."""
+        members = Device.members(self.device)
+        if device is None and len(members) > 1:
+            held, kind = tuple(map(size_max, self.shape)), self.dtype if dtype is None else to_dtype(dtype)
+            buffer = new_buffer(math.prod(held), kind, spread_of(self.uop, members))
+            return self._wrap(UOp(Ops.RESHAPE, kind, (buffer,), held), self.device, Storage(buffer))
         return self.new_empty(*self.shape, dtype=dtype, device=device)
 
     def new_full(self, size: Sequence[int], fill_value: Scalar, dtype: DTypeLike | None = None) -> Self:

@@ -401,7 +401,7 @@ def one_cycle_factor(
 
 # -- helpers ----------------------------------------------------------------------------------------------------------
 def _zeros(p: Tensor) -> Tensor:
-    return Tensor.empty(*map(size_max, p.shape), dtype=dtypes.float32, device=p.device)
+    return p.empty_like(dtypes.float32)
 
 
 def _norm(x: Tensor) -> Tensor:
