@@ -19,6 +19,7 @@ from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.schedule import nbytes
 from tinyweb.graph.schedule.parts import Parts
 from tinyweb.graph.target import webgpu_target
+from tinyweb.memory import BUFFERS
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantize import quantize
 from tinyweb.tracing import capture
