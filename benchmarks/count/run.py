@@ -26,7 +26,7 @@ from benchmarks.cliffs.works import WORKS
 from benchmarks.count.program import Counts, count
 from tinyweb import Tensor
 from tinyweb.export.webgpu import VARIANTS
-from tinyweb.graph.ir import Ops, UOp, size_max, size_prod
+from tinyweb.graph.ir import Ops, Shape, UOp, size_max, size_prod
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
 from tinyweb.graph.schedule.work import executed
@@ -102,7 +102,7 @@ def measure(work: Work, target: Target) -> Result:
         return Result(work.name, problem=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
-def planned(work: Work, target: Target) -> tuple[Plan, list[UOp], list[tuple[int, ...]]]:
+def planned(work: Work, target: Target) -> tuple[Plan, list[UOp], list[Shape]]:
     """What a work launches, the nodes of its results, and the shapes of its inputs and results."""
     arrays = work.arrays()
     ours = [t.realize() for t in (work.place(arrays) if work.place else map(Tensor, arrays))]
