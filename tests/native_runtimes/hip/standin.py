@@ -1,4 +1,4 @@
-"""The stand-in for AMD's HIP library: built here, with kernels that run their OpenCL text through PoCL."""
+"""The stand-in for AMD's HIP library: built here, with kernels whose text runs on this processor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import struct
 import traceback
 from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyweb.errors import DeviceError
+from tests.native_runtimes.hip import emulated
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.checks import evaluate
 from tinyweb.native_runtimes.hip import runtime as module
 from tinyweb.native_runtimes.hip.resources import metadata
-from tinyweb.native_runtimes.open import open_runtime
-from tinyweb.native_runtimes.protocol import Launch, Runtime
 from tinyweb.toolchain import compile_shared
 
 KINDS = ("", "memory", "pinned memory", "stream", "event", "module", "function", "graph", "executable graph")
@@ -38,29 +34,20 @@ def library() -> str:
     return str(compile_shared(Path(__file__).with_name("standin.c").read_text()))
 
 
-@cache
-def pocl() -> Runtime:
-    """What runs the kernels."""
-    return open_runtime("OPENCL")
-
-
 class StandIn:
     """Some devices of one chip with `megabytes` of memory each, which TINYWEB_HIP_LIBRARY names from now on."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, chip: str = "gfx1100", devices: int = 1, megabytes: int = 64
     ) -> None:
-        try:
-            pocl()
-        except DeviceError as error:
-            pytest.skip(f"kernels cannot be run without PoCL: {error}")
         monkeypatch.setenv("TINYWEB_HIP_LIBRARY", library())
         self.c = ctypes.CDLL(library())
         self.c.standin_complaint.restype, self.c.standin_bytes.restype = c_char_p, c_size_t
         self.c.standin_bytes.argtypes = [c_void_p]
         self.c.standin_reset.argtypes = [c_char_p, c_int, c_size_t]
         self.c.standin_reset(chip.encode(), devices, megabytes * MEGABYTE)
-        self.programs: dict[str, Program] = {}
+        self.programs: dict[str, tuple[Program, str]] = {}
+        self.wave = 32 if chip.startswith("gfx1") else 64
         self.ran: list[str] = []
         self.errors: list[str] = []
         self._callbacks = _FIND(self._find), _RUN(self._run)
@@ -68,13 +55,11 @@ class StandIn:
         real: Callable[..., str] = vars(module)["render_gpu"]
 
         def render(programs: Any, dialect: Any) -> str:
-            self.programs.update((p.name, p) for p in programs)
-            return real(programs, dialect)
+            source = real(programs, dialect)
+            self.programs.update((p.name, (p, source)) for p in programs)
+            return source
 
         monkeypatch.setattr(module, "render_gpu", render)
-        # PoCL has no subgroups
-        target: Callable[[str], Target] = vars(module)["amd_target"]
-        monkeypatch.setattr(module, "amd_target", lambda chip: replace(target(chip), subgroups=False))
 
     # -- faults -------------------------------------------------------------------------------------------------------
     def fail(self, function: str, number: int, after: int = 0) -> None:
@@ -132,14 +117,14 @@ class StandIn:
 
     def _run(self, name: bytes, grid: Any, block: Any, arguments: Any, count: int) -> int:
         try:
-            self._run_program(self.programs[name.decode()], tuple(grid[:3]), tuple(block[:3]), arguments[:count])
+            self._run_program(*self.programs[name.decode()], tuple(grid[:3]), tuple(block[:3]), arguments[:count])
             return 0
         except Exception:
             self.errors.append(traceback.format_exc())
             return 1
 
     def _run_program(
-        self, program: Program, grid: tuple[int, ...], block: tuple[int, ...], arguments: list[int]
+        self, program: Program, source: str, grid: tuple[int, ...], block: tuple[int, ...], arguments: list[int]
     ) -> None:
         values = arguments[len(program.params) :]
         assert len(values) == bool(program.variables), f"{program.name}: {len(arguments)} arguments"
@@ -149,15 +134,7 @@ class StandIn:
         assert grid == tuple(evaluate(size, variables) for size in program.grid), program.name
         assert block == program.workgroup, program.name
         self.ran.append(program.name)
-        runtime = pocl()
-        sizes = [p.dtype.nbytes(p.size) for p in program.params]
-        for address, size in zip(arguments, sizes):
+        for address, param in zip(arguments, program.params):
+            size = param.dtype.nbytes(param.size)
             assert self.c.standin_bytes(address) >= size, f"{program.name}: an argument has less than {size} bytes"
-        handles = [runtime.allocate(size) for size in sizes]
-        for handle, address, size in zip(handles, arguments, sizes):
-            runtime.copy_in(handle, memoryview(ctypes.string_at(address, size)))
-        runtime.run([Launch(runtime.compile([program])[0], tuple(handles))], variables)
-        for handle, address, size, param in zip(handles, arguments, sizes, program.params):
-            if param.written:
-                ctypes.memmove(address, runtime.copy_out(handle, size), size)
-            runtime.free(handle)
+        emulated.run(source, program.name, grid, block, arguments, self.wave)

@@ -1,4 +1,4 @@
-"""The HIP runtime against a stand-in for AMD's library, which checks each call and runs kernels through PoCL."""
+"""The HIP runtime against a stand-in for AMD's library, which checks each call and runs the text of kernels."""
 
 from __future__ import annotations
 
