@@ -1,9 +1,11 @@
+import shutil
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
 
 from tests.native_runtimes.chromium import ChromiumBackend
+from tests.native_runtimes.hip.standin import StandIn, library
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Runtime
 from tinyweb.native_runtimes.webgpu import WebGpuRuntime
@@ -18,18 +20,30 @@ def runtimes(request: pytest.FixtureRequest) -> Iterator[dict[str, Runtime]]:
     yield {}
 
 
+@pytest.fixture(scope="session")
+def hip(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """HIP with the stand-in for AMD's library, a copy of its own."""
+    own = shutil.copy(library(), tmp_path_factory.mktemp("hip"))
+    with pytest.MonkeyPatch.context() as patch:
+        standin = StandIn(patch, path=own)
+        yield open_runtime("HIP")
+        standin.check()
+
+
 def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureRequest) -> Runtime:
     """CHROMIUM is the WebGPU runtime with a browser's implementation, which is not the one of wgpu."""
     if name not in runtimes:
         if name == "CHROMIUM":
             browser: Browser = request.getfixturevalue("chromium")
             runtimes[name] = WebGpuRuntime(ChromiumBackend(browser))
+        elif name == "HIP":
+            runtimes[name] = request.getfixturevalue("hip")
         else:
             runtimes[name] = open_runtime(name)
     return runtimes[name]
 
 
-@pytest.fixture(params=PROCESSORS + GPUS)
+@pytest.fixture(params=[*PROCESSORS, *GPUS, "HIP"])
 def runtime(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
     """Each compiled runtime in turn."""
     return opened(request.param, runtimes, request)

@@ -5,6 +5,7 @@
 typedef unsigned long size_t;
 typedef unsigned long long u64;
 extern void *malloc(size_t);
+extern void *aligned_alloc(size_t, size_t);
 extern void free(void *);
 extern void *memcpy(void *, const void *, size_t);
 extern void *memset(void *, int, size_t);
@@ -15,7 +16,7 @@ extern char *strncpy(char *, const char *, size_t);
 enum { OK, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600 };
 enum { NONE, MEMORY, PINNED, STREAM, EVENT, MODULE, FUNCTION, GRAPH, EXEC, KINDS };
 enum { COPY, FILL8, FILL32, KERNEL };
-enum { MOST = 1 << 16, NAME = 256, ARGUMENTS = 64, GUARD = 64, FAULTS = 16 };
+enum { MOST = 1 << 16, NAME = 256, ARGUMENTS = 64, GUARD = 256, FAULTS = 16 };
 
 typedef struct Op {
   struct Op *next;
@@ -188,7 +189,7 @@ static int allocate(const char *function, void **out, size_t bytes, int kind) {
   if (!bytes) return complain(function, "no bytes were asked for", INVALID_VALUE);
   if (kind == MEMORY && bytes > total - taken) return OUT_OF_MEMORY;
   Object *o = make(kind);
-  char *whole = malloc(bytes + 2 * GUARD);
+  char *whole = aligned_alloc(GUARD, (bytes + 3 * GUARD - 1) / GUARD * GUARD);  // GPUs begin memory at multiples of 256
   if (!o || !whole) return OUT_OF_MEMORY;
   memset(whole, 0xA5, bytes + 2 * GUARD);
   o->address = whole + GUARD;

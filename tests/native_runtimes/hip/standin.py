@@ -38,10 +38,16 @@ class StandIn:
     """Some devices of one chip with `megabytes` of memory each, which TINYWEB_HIP_LIBRARY names from now on."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, chip: str = "gfx1100", devices: int = 1, megabytes: int = 64
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        chip: str = "gfx1100",
+        devices: int = 1,
+        megabytes: int = 64,
+        path: str | None = None,
     ) -> None:
-        monkeypatch.setenv("TINYWEB_HIP_LIBRARY", library())
-        self.c = ctypes.CDLL(library())
+        path = path or library()
+        monkeypatch.setenv("TINYWEB_HIP_LIBRARY", path)
+        self.c = ctypes.CDLL(path)
         self.c.standin_complaint.restype, self.c.standin_bytes.restype = c_char_p, c_size_t
         self.c.standin_bytes.argtypes = [c_void_p]
         self.c.standin_reset.argtypes = [c_char_p, c_int, c_size_t]

@@ -142,12 +142,11 @@ class Prepared:
         return tuple(grid_of(e.program, variables, self.runtime.target.max_grid) for e in self.executables)
 
     def _use(self, handles: Sequence[HipBuffer]) -> None:
-        changed = {i for i, h in enumerate(handles, self.fixed) if i < len(self.memory) and self.memory[i] is not h}
+        given = list(enumerate(handles, self.fixed))[: len(self.memory) - self.fixed]
+        changed = {i for i, h in given if self.memory[i] is not h or not h.address}
         for i in changed:
             self.memory[i] = handles[i - self.fixed]
         try:
-            for h in handles:
-                self.runtime.check_live(h)
             if changed:
                 self._place([n for n, s in enumerate(self.slots) if changed.intersection(s)])
         except DeviceError:
@@ -160,7 +159,8 @@ class Prepared:
         for n in launches:
             found = [m for i in self.slots[n] if (m := self.memory[i])]
             for m in found:
-                self.runtime.check_live(m)
+                if m.address:  # what is freed is too small
+                    self.runtime.check_live(m)
             program = self.executables[n].program
             check_launch(program, [m.nbytes for m in found], [m.address for m in found])
             self.addresses[n][: len(program.params)] = [m.address for m in found[: len(program.params)]]
