@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,9 @@ def machine() -> dict[str, object]:
     }
     if meminfo.exists():
         found["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20, 1)
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        found["gpu"] = subprocess.run(query, capture_output=True, text=True).stdout.strip()
     return found
 
 

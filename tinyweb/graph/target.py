@@ -14,6 +14,7 @@ _ALL_C = _WIDE | {
 
 
 THREAD_REGISTERS = 128  # of a thread, where nothing is known of the GPU
+BUSY_THREADS = 1 << 13  # threads that keep the GPU of a phone or of a laptop's processor busy
 POINTERS = 2**31 - 1  # parameters of a function of C: there is no limit
 
 
@@ -30,6 +31,7 @@ class Target:
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     vector_registers: int = 16
+    busy_threads: int = BUSY_THREADS  # of a GPU that keep it busy
     thread_registers: int = THREAD_REGISTERS  # of 32 bits that a thread of a GPU has before it keeps values in memory
     tile_sums: int = 12  # vectors of sums that a tile of a product keeps in registers beside its operands
     product_cost: float = 0.5  # cycles of a multiplication and addition of vectors
@@ -151,12 +153,13 @@ def webgpu_target(
     matrices: tuple[str, ...] = (),
     subgroup_threads: int = 0,
     thread_registers: int = THREAD_REGISTERS,
+    busy_threads: int = BUSY_THREADS,
 ) -> Target:
     """WebGPU; by default what it guarantees everywhere (the specification's default limits, no optional features).
 
     `f16`: the feature shader-f16. Without it half floats lie in memory as pairs in words. `matrices`: what the adapter
     lists as configurations of subgroup matrices; `subgroup_threads`: the most that one of its subgroups has;
-    `thread_registers`: what one of its threads has.
+    `thread_registers`: what one of its threads has; `busy_threads`: how many keep it busy.
     """
     half = frozenset({dtypes.float16} if f16 else ())
     storage = half | {dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}
@@ -167,6 +170,7 @@ def webgpu_target(
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
         scattered_stores=True, scattered_loads=True,
         instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads, thread_registers=thread_registers,
+        busy_threads=busy_threads,
     )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import prod
 
 from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, Space, UOp, size_max
-from tinyweb.graph.optimize.cost import FULL
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 
@@ -45,7 +44,8 @@ def estimate(program: Program, target: Target) -> float:
     groups = workgroups(program)
     if target.thread_dims:
         crowded = 1.0 + 0.01 * max(held - 32, 0)
-        return steps * crowded * max(groups * prod(program.workgroup), FULL) / FULL
+        busy = target.busy_threads
+        return steps * crowded * max(groups * prod(program.workgroup), busy) / busy
     # what does not fit into registers is written and read again in every step
     crowded = 1.0 + 0.15 * max(held - target.vector_registers + 3, 0)
     return once + steps * crowded * -(-groups // max(target.parallel_threads, 1))

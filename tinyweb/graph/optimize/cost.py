@@ -10,7 +10,6 @@ from tinyweb.graph.target import Target
 
 MAX_TILE = 512  # elements of one node: every one of them is emitted
 MAX_STAGED_BYTES = 1 << 19  # of register memory, which lies on a worker's stack
-FULL = 1 << 13  # threads that keep a GPU busy
 FLAT_EXCHANGE = 8  # up to this many partial results are read by every thread at once; more are combined in two steps
 FLAT_IN_LOOP = 16  # the same where that is done again and again, and each barrier counts
 

@@ -11,7 +11,7 @@ from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import LANES, Builder
-from tinyweb.graph.optimize.cost import FULL, exchange_bytes
+from tinyweb.graph.optimize.cost import exchange_bytes
 from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.for_product import (
     LARGE_WORKGROUP,
@@ -31,6 +31,7 @@ WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enoug
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
 KEPT = (32, 256)  # elements of a row that a thread keeps: in registers, or in an array where its row is too long
+WIDE = 128  # bits of the widest load
 IN_FLIGHT = 4  # loads of a thread before it needs the first of them
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
@@ -77,7 +78,8 @@ def divide(b: Builder) -> list[str]:
         part, along = gcd(*at, k.size(r)), any(k.contiguous(s, r) for s in k.stores)
         blocks = part // lanes if along and part % lanes == 0 else part
         steps = k.size(r) // blocks
-        if not at or (along and part < NARROW) or steps > NARROW or k.volume(k.outputs) < FULL * steps:
+        few = k.volume(k.outputs) < b.target.busy_threads * steps
+        if not at or (along and part < NARROW) or steps > NARROW or few:
             continue
         names = [*(o.arg.name for o in k.outputs if o is not r), r.arg.name]
         order = (Reorder(tuple(names)),) if k.outputs[-1] is not r else ()
@@ -93,7 +95,7 @@ def repeat(b: Builder, r: UOp) -> bool:
     functions = [u for u in k.kernel.toposort() if u.op in FUNCTIONS and u.src[-1].op is not Ops.CONST]
     if all(r in u.src[-1].ranges for u in functions):
         return False
-    spare = k.volume(k.outputs) // (b.target.vector_lanes * FULL)
+    spare = k.volume(k.outputs) // (b.target.vector_lanes * b.target.busy_threads)
     factor = max((f for f in range(1, min(spare, MOST_REPEATED) + 1) if steps % f == 0), default=1)
     if 1 < factor < steps:
         b.split(b.left(r), factor)
@@ -164,9 +166,9 @@ def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp],
     length = max(k.volume(apart), k.volume(set(dominant.src[1:]))) // width
     # no more than keep all busy: each of them takes part in every exchange, and computes what the row has but once
     enough = 1 if length * width <= NARROW else ALONG
-    count = min(enough, 4)
+    count, busy = min(enough, 4), b.target.busy_threads
     while count < most(b) and count * 2 <= length:
-        if count >= enough and k.volume(rows) * count >= FULL and (not kept or count * kept >= length):
+        if count >= enough and k.volume(rows) * count >= busy and (not kept or count * kept >= length):
             break
         count *= 2
     count = share(b, dominant, count, 1) if count > 1 else 1
@@ -192,16 +194,18 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
     outputs, steps = k.volume(rows), k.volume(bound)
     groups = list(dict.fromkeys(r for u in k.reduces for r in u.src[1:] if r in dominant.ranges))
-    narrow = 32
+    narrow, apart = 32, False
     if axis is not None:
         left = b.tile(axis.arg.name, width, AxisKind.VECTOR)
         if axis in bound:
             steps //= width
-            narrow = max((u for u in loads if k.follows(u, axis, width)), key=k.traffic).src[0].dtype.bits
+            largest = max((u for u in loads if k.follows(u, axis, width)), key=k.traffic)
+            narrow = largest.src[0].dtype.bits
+            # words of a row that lie among those of others are read by neighbouring threads, not four by one
+            apart = t.subgroups and k.width([largest], axis, WIDE // narrow) * narrow < min(WIDE, k.size(axis) * narrow)
             if left and narrow < 32:
-                # four words at a time, if that leaves enough steps for threads, at least the other half of a word; two
-                # where threads walk on through the next group, as each byte is multiplied with four bytes
-                words = power_of_two(b.size(left), max(32 // narrow // width, 2) if t.subgroups else 32 // narrow)
+                # four words at a time, if that leaves enough steps for threads; at least the other half of a word
+                words = power_of_two(b.size(left), max(32 // narrow // width, 1) if apart else 32 // narrow)
                 while words > 1 and steps * k.volume(groups) < ALONG * words and (words > 2 or narrow >= 8):
                     words //= 2
                 b.tile(left, words, AxisKind.UNROLL)
@@ -219,33 +223,34 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         outer = max(groups, key=k.size)
         part = fitting(k.size(outer), WORKGROUP if t.subgroups else ALONG)
         if part >= SHARED_GROUPS:
-            unroll(b, serves, outputs * part, FULL // 2, 8 if narrow < 16 else 4)
+            unroll(b, serves, outputs * part, t.busy_threads // 2, 8 if narrow < 16 else 4)
             group(b, [outer], part)
             if not t.subgroups or part < WORKGROUP // 2:
                 bind_threads(b, by_stride(k, rows), max(WORKGROUP, part))
             return
     if t.subgroups and axis in bound and steps >= 2 * ALONG:
         # a workgroup for a row or a few: it is combined without threads waiting for each other
-        join(b, bound)
-        unroll(b, serves, outputs * WORKGROUP, FULL, 8 if narrow < 16 else 4)
+        if apart:
+            join(b, bound)
+        unroll(b, serves, outputs * WORKGROUP, t.busy_threads, 8 if narrow < 16 else 4)
         longest = max((r for r in bound if b.left(r)), key=b.steps)
         group(b, [longest], LARGE_WORKGROUP if steps >= LONG else WORKGROUP)
         load_ahead(b, longest)
         return
     # few outputs, and neighbours in memory, are shared by threads that have enough for what they add to the exchange
     count, few = 1, ALONG if axis in bound and steps >= 2 * ALONG else 1
-    while (outputs * count < FULL or count < few) and count * 8 <= steps and count < most(b):
+    while (outputs * count < t.busy_threads or count < few) and count * 8 <= steps and count < most(b):
         count *= 2
     if count < 4:
         outputs //= window(b, follow or loads, bound, rows, outputs)
         for r in bound if k.volume(bound) <= SMALL_WINDOW else ():
             if b.left(r):
                 b.bind(b.left(r), AxisKind.UNROLL)
-        unroll(b, [r for r in reused if r is not axis], outputs, FULL // 4)
+        unroll(b, [r for r in reused if r is not axis], outputs, t.busy_threads // 4)
         bind_threads(b, by_stride(k, rows), WORKGROUP)
         return
     # several rows to a thread, where there are plenty, share what is read and computed of the input
-    unroll(b, serves, outputs * count, FULL // 2)
+    unroll(b, serves, outputs * count, t.busy_threads // 2)
     if axis in rows:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
@@ -273,13 +278,13 @@ def window(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp], outp
     """Outputs of a thread that lie side by side, where the windows they are made of overlap: what lies in several is
     loaded once. Their number.
     """
-    count, written = 1, 1
+    count, written, enough = 1, 1, b.target.busy_threads // 2
     for r, q in product(by_stride(b.k, rows), bound):
         overlap = any(_slides(b.k, u, r, q) for u in loads)
         if not overlap or not b.left(r) or b.left(q) != q.arg.name or not isinstance(b.k.exact(q), int):
             continue
         steps = power_of_two(b.k.size(r), 4)
-        if steps > 1 and written * steps * b.k.size(q) <= WRITTEN and outputs >= count * steps * FULL // 2:
+        if steps > 1 and written * steps * b.k.size(q) <= WRITTEN and outputs >= count * steps * enough:
             b.tile(b.left(r), steps, AxisKind.UNROLL)
             b.bind(q.arg.name, AxisKind.UNROLL)
             count, written = count * steps, written * steps * b.k.size(q)

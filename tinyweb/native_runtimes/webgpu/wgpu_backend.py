@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import wgpu  # type: ignore[import-untyped]
-from wgpu.backends.wgpu_native import extras  # type: ignore[import-untyped]
+from wgpu.backends.wgpu_native import _api, extras  # type: ignore[import-untyped]
 
 from tinyweb.errors import DeviceError
 from tinyweb.native_runtimes.webgpu.backend import Adapter, Dispatch, first_lines, runtime_folder
@@ -110,7 +110,7 @@ class WgpuBackend:
         group, layout = self._layout(tuple(bindings))
         try:
             # naga has subgroups, but does not know yet that they must be enabled
-            module = self._device.create_shader_module(label=name, code=code.removeprefix("enable subgroups;\n"))
+            module = _module(self._device, name, code.removeprefix("enable subgroups;\n"))
             compute = {"module": module, "entry_point": "main"}
             return group, self._device.create_compute_pipeline(label=name, layout=layout, compute=compute)
         except wgpu.GPUError as error:
@@ -139,6 +139,22 @@ class WgpuBackend:
         if self._fence is None:
             self._fence = self.create_buffer(4)
         self.read(self._fence, 0, 4)
+
+
+def _module(device: Any, name: str, code: str) -> Any:
+    """A shader module without checks of each index and of how often loops run: programs gate what may lie beyond
+    memory, and their loops end. wgpu offers that to native programs alone, and its Python package does not name it.
+    """
+    ffi, lib = _api.ffi, _api.lib
+    source = _api.new_struct_p("WGPUShaderSourceWGSL *", code=_api.to_c_string_view(code))
+    source[0].chain.next, source[0].chain.sType = ffi.NULL, lib.WGPUSType_ShaderSourceWGSL
+    descriptor = _api.new_struct_p(
+        "WGPUShaderModuleDescriptor *",
+        nextInChain=ffi.cast("WGPUChainedStruct *", source),
+        label=_api.to_c_string_view(name),
+    )
+    module = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
+    return _api.GPUShaderModule(name, module, device)
 
 
 def _no_adapter(why: str) -> DeviceError:
