@@ -59,6 +59,8 @@ class Target:
     max_binding_bytes: int = 2**62
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
     subgroup_threads: int = 0  # the most that a subgroup has, which multiplies matrices; 0: it does not
+    loads_rows: bool = False  # a subgroup loads the rows of matrices into registers at once (RowsArg)
+    copies_ahead: bool = False  # what is copied to shared memory may arrive later
     dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none
     instructions: tuple[str, ...] = ()  # what it does in one step (optimize/instructions.py), what it does best first
 

@@ -228,7 +228,7 @@ def test_what_cannot_be_bound() -> None:
     for sizes, kinds, target, message in (
         ([4], [(GRID, 3)], WEBGPU, "axis i0: there is no grid dimension 3; webgpu has 3"),
         ([4], [(GRID, 1)], CPU, "axis i0: there is no grid dimension 1; cpu has 1"),
-        ([4], [(THREAD, 3)], WEBGPU, "axis i0 is bound to thread dimension 3; there are 3"),
+        ([8, 16], [(THREAD, 2), (THREAD, 3)], WEBGPU, "axis i1: 128 threads in dimension 2 are more than the 64"),
         ([4, 8], [(THREAD, 0), (THREAD, 0)], WEBGPU, "axes i0, i1 share thread dimension 0 and must have one constant"),
         ([257], [(THREAD, 0)], WEBGPU, "axis i0: 257 threads in dimension 0 are more than the 256 of webgpu"),
         ([65], [(THREAD, 2)], WEBGPU, "axis i0: 65 threads in dimension 2 are more than the 64 of webgpu"),

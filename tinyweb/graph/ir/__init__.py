@@ -1,6 +1,7 @@
 """The intermediate representation: one node type, patterns, rewriting, specs, printer."""
 
-from tinyweb.graph.ir.axes import axis_size, identity, is_lane, lane_count, nest_key, nested, row_major
+from tinyweb.graph.ir.axes import axis_size, identity, is_lane, lane_count, nest_key, nested, row_major, specials_of
+from tinyweb.graph.ir.fragments import Digit, Fragments, Layout
 from tinyweb.graph.ir.ops import (
     BINARY,
     COMMUTATIVE,
@@ -21,6 +22,7 @@ from tinyweb.graph.ir.ops import (
     Ordered,
     ParamArg,
     PlanesArg,
+    RowsArg,
     Space,
     Spread,
     StageArg,
@@ -57,13 +59,17 @@ __all__ = [
     "AxisKind",
     "BufferArg",
     "CopyArg",
+    "Digit",
+    "Fragments",
     "KernelInfo",
+    "Layout",
     "MatrixArg",
     "Ops",
     "Ordered",
     "ParamArg",
     "PatternMatcher",
     "PlanesArg",
+    "RowsArg",
     "Shape",
     "Size",
     "Space",
@@ -91,6 +97,7 @@ __all__ = [
     "size_mul",
     "size_prod",
     "size_sub",
+    "specials_of",
     "substitute",
     "toposort",
     "users",

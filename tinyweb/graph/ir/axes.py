@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.ops import AxisKind, Ops
-from tinyweb.graph.ir.uop import Size, UOp
+from tinyweb.graph.ir.uop import Size, UOp, on_node
 
 LANES = frozenset({AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT, AxisKind.TILE})
 
@@ -55,3 +55,15 @@ def identity(op: Ops, dtype: DType) -> UOp:
     if op is Ops.MAX:
         return UOp.const(dtype.min, dtype)
     raise ValueError(f"no reduction with {op.name}: use ADD, MUL or MAX")
+
+
+def specials_of(u: UOp) -> frozenset[UOp]:
+    """The hardware indices that a value varies over: not those it is reduced or staged over."""
+    return on_node(u, "_specials", _specials_of)
+
+
+def _specials_of(u: UOp) -> frozenset[UOp]:
+    if u.op is Ops.SPECIAL:
+        return frozenset((u,))
+    found: frozenset[UOp] = frozenset().union(*(specials_of(s) for s in u.src))
+    return found.difference(u.src[1:]) if u.op in (Ops.REDUCE, Ops.STAGE) else found

@@ -133,6 +133,7 @@ class Ops(Enum):
     #               of each plane before the operands.
     #               Or matrices, arg (rows, columns): int8 (rows, s) and (columns, s), c (rows, columns) in order:
     #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k; or floats, for whole subgroups.
+    #               Or fragments of matrices, arg Fragments: each thread of a subgroup has its elements.
     #               Also in kernels: a and b uint32 like c, whose bytes are int8
 
     # members are singletons: the identity is as good a hash as Enum's own, and ops are hashed all the time
@@ -196,6 +197,7 @@ class StageArg:
     space: Space  # SHARED or REGISTER; DEVICE: made of frozen parameters alone, before the first launch
     pad: int = 0  # elements left unused after each row, so that rows begin in different banks
     row: int = 0  # the last so many RANGEs make a row; all RANGEs together are row-major
+    slots: int = 1  # steps of the loop that it is filled in that are there at a time: what is read was filled earlier
 
     def strides(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
         """Elements between neighbours along each of the RANGEs, which have these sizes; and elements in all."""
@@ -276,6 +278,17 @@ class CopyArg:
     source: tuple[str, ...]
     target: tuple[str, ...]
     axis: int | None = None
+
+
+@dataclass(frozen=True)
+class RowsArg:
+    """A LOAD of matrices of 8 rows of 16 bytes for a register of each thread: thread n names row n % 8 of matrix n / 8,
+    and of each matrix, in turn, thread n gets 4 bytes of row n / 4; `transposed`: elements of 2 bytes, in columns, as
+    if rows and columns were exchanged. `count`: elements that a thread gets.
+    """
+
+    count: int
+    transposed: bool
 
 
 @dataclass(frozen=True)

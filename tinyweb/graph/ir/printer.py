@@ -23,6 +23,7 @@ from typing import Any
 
 from tinyweb.dtype import ALL, DType, dtypes
 from tinyweb.graph.ir.axes import nested
+from tinyweb.graph.ir.fragments import Digit, Fragments, Layout
 from tinyweb.graph.ir.ops import (
     COMPARISON,
     ELEMENTWISE,
@@ -36,6 +37,7 @@ from tinyweb.graph.ir.ops import (
     Ordered,
     ParamArg,
     PlanesArg,
+    RowsArg,
     Space,
     StageArg,
     TableArg,
@@ -58,6 +60,7 @@ def _from_bits(bits: int) -> float:
 
 ARGS = (
     Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, Ordered, PlanesArg, TableArg, KernelInfo,
+    Digit, Layout, Fragments, RowsArg,
 )  # fmt: skip
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir.fragments import Fragments
 from tinyweb.graph.ir.invariants import (
     Spec,
     alike,
@@ -26,6 +27,7 @@ from tinyweb.graph.ir.ops import (
     MatrixArg,
     Ops,
     PlanesArg,
+    RowsArg,
     Space,
     TableArg,
 )
@@ -55,7 +57,7 @@ def loads(u: UOp) -> bool:
     gate = u.src[2] if len(u.src) > 2 else None
     return (
         is_memory(u.src[0]) and u.dtype is u.src[0].buffer.dtype
-        and (isinstance(u.arg, MatrixArg) or (isinstance(u.arg, int) and u.arg >= 1))
+        and (isinstance(u.arg, MatrixArg | RowsArg) or (isinstance(u.arg, int) and u.arg >= 1))
         and is_scalar(u.src[1]) and (gate is None or is_scalar(gate) or gate.shape == (u.arg,))
     )  # fmt: skip
 
@@ -64,13 +66,13 @@ def stores(u: UOp) -> bool:
     gate = u.src[3] if len(u.src) > 3 else None
     return (
         is_memory(u.src[0]) and u.dtype is dtypes.void and u.src[2].dtype is u.src[0].buffer.dtype
-        and (isinstance(u.arg, MatrixArg) or u.arg in (None, "atomic_and", "atomic_or"))
+        and (isinstance(u.arg, MatrixArg) or u.arg in (None, "atomic_and", "atomic_or", "ahead"))
         and is_scalar(u.src[1]) and (gate is None or is_scalar(gate))
     )  # fmt: skip
 
 
 def wide_access_is_aligned(u: UOp) -> bool:
-    if isinstance(u.arg, MatrixArg):
+    if isinstance(u.arg, MatrixArg | RowsArg):
         return True
     width = u.arg if u.op is Ops.LOAD else (u.src[2].shape or (1,))[0]
     index = u.src[1]
@@ -80,9 +82,11 @@ def wide_access_is_aligned(u: UOp) -> bool:
 def dots(u: UOp) -> bool:
     """The type of each operand and how many elements of it go into one sum, the last one's for all others."""
     a, *others, c = u.src
-    if u.dtype is not c.dtype or (u.dtype is not dtypes.int32 and not isinstance(u.arg, tuple)):
+    if u.dtype is not c.dtype or (u.dtype is not dtypes.int32 and not isinstance(u.arg, tuple | Fragments)):
         return False
     *counts, sums = (max(numel_max(s.shape), 1) for s in u.src)
+    if isinstance(u.arg, Fragments):
+        return [*counts, sums] == [layout.size for layout in (u.arg.a, u.arg.b, u.arg.sums)]
     if isinstance(u.arg, tuple):
         rows, columns = u.arg
         steps = counts[0] // rows

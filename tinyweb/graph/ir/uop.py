@@ -15,7 +15,17 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, overload
 from weakref import ref
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TENSOR_ONLY, AxisKind, BufferArg, MatrixArg, Ops, ParamArg
+from tinyweb.graph.ir.ops import (
+    COMPARISON,
+    ELEMENTWISE,
+    TENSOR_ONLY,
+    AxisKind,
+    BufferArg,
+    MatrixArg,
+    Ops,
+    ParamArg,
+    RowsArg,
+)
 
 Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an expression in VARIABLEs
 Shape: TypeAlias = "tuple[Size, ...]"
@@ -230,6 +240,8 @@ class UOp:
             return (self.arg,) if self.arg > 1 else ()
         if op is Ops.LOAD and isinstance(self.arg, MatrixArg):
             return (self.arg.rows * self.arg.columns,)
+        if op is Ops.LOAD and isinstance(self.arg, RowsArg):
+            return (self.arg.count,)
         if op in (Ops.LANE, Ops.BIND):
             return ()
         if op is Ops.DOT:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from math import prod
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, Ops, Space, StageArg, UOp, rebuild, users
+from tinyweb.graph.ir import ELEMENTWISE, Ops, Space, StageArg, UOp, rebuild, specials_of, users
 from tinyweb.graph.lower.exchange import in_every_thread
 from tinyweb.graph.lower.groups import free_loops
-from tinyweb.graph.lower.loops import specials_of
 from tinyweb.graph.target import Target
 
 LEAST = 8  # operations of each thread that are worth a barrier

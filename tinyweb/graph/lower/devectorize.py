@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, UOp, is_lane, lane_count
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Fragments, Ops, UOp, is_lane, lane_count
 from tinyweb.graph.lower.constructors import index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.devectorize_base import Chunk, Point, chunks, first_lane, points
@@ -37,6 +37,13 @@ def devectorize(sink: UOp, target: Target, arrays: frozenset[UOp] = frozenset())
     return out, devectorizer.memory
 
 
+def _ahead(store: UOp) -> UOp:
+    """A store whose value may arrive later, where memory is but copied, 4 to 16 bytes of it."""
+    value = store.src[2]
+    copied = value.op is Ops.LOAD and value.src[0].op is Ops.PARAM and value.dtype is value.src[0].dtype
+    return store.replace(arg="ahead") if copied and value.dtype.nbytes(value.arg) in (4, 8, 16) else store
+
+
 class _Devectorizer(Loads, Dots):
     # -- effects -----------------------------------------------------------------------------------------------
     def effects(self, root: UOp) -> tuple[UOp, ...]:
@@ -45,7 +52,7 @@ class _Devectorizer(Loads, Dots):
             if u in self._effects:
                 continue
             if u.op is Ops.STORE:
-                self._effects[u] = self._store(u)
+                self._effects[u] = self._store(u) if u.arg is None else tuple(map(_ahead, self._store(u)))
             elif u.op in (Ops.PARAM, Ops.BUFFER):
                 self._effects[u] = (self.memory.declare(u),)
             elif u.op is Ops.RANGE:
@@ -283,6 +290,8 @@ class _Devectorizer(Loads, Dots):
     def _reduce(self, u: UOp, point: Point, start: UOp | None) -> UOp:
         """A reduction over lanes: vectors first as a whole, then their lanes in pairs."""
         inner, axes = u.src[0], list(u.src[1:])
+        if inner.op is Ops.DOT and isinstance(inner.arg, Fragments):
+            return self._held(u, point, start)
         vector = next((r for r in axes if r.arg.kind is AxisKind.VECTOR and chunks(r, self.target)[0].width > 1), None)
         outer_chunk = [r for r in u.lanes if isinstance(point[r], Chunk)]
         along = vector if vector is not None else outer_chunk[0] if outer_chunk else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, PlanesArg, UOp, lane_count
+from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, PlanesArg, RowsArg, UOp, lane_count
 from tinyweb.graph.lower.constructors import lane, lanes_of, splat, stack
-from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
+from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks, points
 from tinyweb.graph.lower.memory_access import SIGNS
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, loaded, raise_of, raises, upper_planes
 from tinyweb.graph.symbolic import divides, simplify
@@ -141,6 +143,28 @@ class Dots(Expansion):
             place = self._place(load.src[0])
             operands.append(UOp(Ops.LOAD, place.dtype, (place, start), arg))
         return UOp(Ops.DOT, value.dtype, (*operands, total), sizes)
+
+    def _held(self, u: UOp, point: Point, start: UOp | None) -> UOp:
+        """Matrices of which each thread of a subgroup has a fragment, multiplied step by step."""
+        a, b, zero = u.src[0].src
+        total = splat(zero if start is None else start, u.src[0].arg.sums.size)
+        for at in points([r for r in u.src[1:] if r.arg.kind is not AxisKind.DOT]):
+            operands = [self._fragment(x, {**point, **at}) for x in (a, b)]
+            total = UOp(Ops.DOT, u.dtype, (*operands, total), u.src[0].arg)
+        return total
+
+    def _fragment(self, value: UOp, point: Point) -> UOp:
+        """A thread's elements of an operand: those beside each other in vectors."""
+        if isinstance(value.arg, RowsArg):
+            return self.value(value, point)
+        elements = [r for r in value.lanes if r.arg.kind is AxisKind.DOT]
+        inner = [r for r in elements if r.arg.name.startswith("f")]
+        along = {r: Chunk(0, lane_count(r)) for r in inner}
+        parts = [
+            splat(self.value(value, {**point, **at, **along}), prod(map(lane_count, inner)))
+            for at in points([r for r in elements if r not in inner])
+        ]
+        return stack([lane(p, i) for p in parts for i in range(lanes_of(p))])
 
     def _matrix(
         self, index: UOp, point: Point, row: tuple[UOp, int], column: tuple[UOp, int], size: int

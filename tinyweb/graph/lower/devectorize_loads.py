@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count
+from tinyweb.graph.ir import AxisKind, Ops, RowsArg, UOp, lane_count
 from tinyweb.graph.lower.constructors import both, index_const, lane, pick, splat, stack, transposed
 from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
 from tinyweb.graph.lower.memory_access import Run
@@ -19,6 +19,8 @@ class Loads(Expansion):
         memory, index = u.src[:2]
         gate = u.src[2] if len(u.src) > 2 else None
         buffer = memory.buffer
+        if isinstance(u.arg, RowsArg):
+            return u.replace(src=(self._place(memory), self._index(point, index).index))
         axis = next((r for r in u.lanes if isinstance(point[r], Chunk)), None)
         if self._is_variables(buffer):
             return self._load_register(u, buffer, point, axis)

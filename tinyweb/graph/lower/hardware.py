@@ -1,7 +1,8 @@
 """GRID and THREAD ranges become the hardware's indices.
 
 Several GRID ranges of one dimension are flattened, the highest order varying fastest; THREAD ranges of one dimension
-share one index and must have one size. A store that does not depend on such an index is carried out where the index
+share one index and must have one size. Dimensions of threads from the third on are flattened into the hardware's third,
+the lowest varying fastest. A store that does not depend on such an index is carried out where the index
 is 0. A grid longer than the target allows is spread over a further dimension and gated.
 """
 
@@ -76,9 +77,14 @@ def bind_hardware(kernel: UOp, target: Target) -> tuple[UOp, Launch]:
             table[r] = flat % as_index(axis_size(r)) if i else flat
             if i:
                 flat = flat // as_index(axis_size(r))
-    for dim, members in threads.items():
-        for r in members:
-            table[r] = UOp(Ops.SPECIAL, dtypes.index, (r.src[0],), ("thread", dim))
+    rest, beyond = UOp(Ops.SPECIAL, dtypes.index, (index_const(workgroup[2]),), ("thread", 2)), 1
+    for dim, members in sorted(threads.items()):
+        size = axis_size(members[0])
+        assert isinstance(size, int)
+        index = UOp(Ops.SPECIAL, dtypes.index, (index_const(size),), ("thread", dim))
+        if dim >= 2:
+            index, beyond = rest if size == workgroup[2] else rest // beyond % size, beyond * size
+        table |= dict.fromkeys(members, index)
     # a REDUCE over a THREAD range now names the SPECIAL: what combines the threads' partial results looks for it
     kernel = substitute(kernel, table)
     for flat, gate in excess.values():
@@ -94,19 +100,18 @@ def _workgroup(threads: dict[int, list[UOp]], target: Target) -> tuple[int, int,
         )
     out = [1, 1, 1]
     for dim, members in threads.items():
-        if dim > 2:
-            raise ValueError(f"axis {members[0].arg.name} is bound to thread dimension {dim}; there are 3")
         sizes = {axis_size(r) for r in members}
         size = next(iter(sizes))
         if len(sizes) > 1 or not isinstance(size, int):
             names = ", ".join(r.arg.name for r in members)
             raise ValueError(f"axes {names} share thread dimension {dim} and must have one constant size")
-        if size > target.max_workgroup[dim]:
+        place = min(dim, 2)
+        out[place] *= size
+        if out[place] > target.max_workgroup[place]:
             raise ValueError(
-                f"axis {members[0].arg.name}: {size} threads in dimension {dim} are more than the "
-                f"{target.max_workgroup[dim]} of {target.name}"
+                f"axis {members[0].arg.name}: {out[place]} threads in dimension {place} are more than the "
+                f"{target.max_workgroup[place]} of {target.name}"
             )
-        out[dim] = size
     if out[0] * out[1] * out[2] > target.max_invocations:
         raise ValueError(
             f"a workgroup of {out[0]}x{out[1]}x{out[2]} has more threads than {target.name}'s {target.max_invocations}"

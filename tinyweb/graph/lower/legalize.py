@@ -215,16 +215,20 @@ def _round(value: UOp, dtype: DType, target: Target) -> UOp:
 
 
 def _narrowed(value: UOp, dtype: DType, target: Target, rounded: bool = False) -> UOp | None:
-    """A float32 as a value of a narrow type that the target computes with, where that is the same number; `rounded`:
-    the same as the float32 rounded. A sum and a product of half floats are: float32 has more than twice their digits,
-    so rounding twice is rounding once (Figueroa 1995). A third operand would need more.
+    """A float32 as a value of a narrow type that the target computes with, or of one that it only moves in shared
+    memory, where that is the same number; `rounded`: the same as the float32 rounded. A sum and a product of half
+    floats are: float32 has more than twice their digits, so rounding twice is rounding once (Figueroa 1995). A third
+    operand would need more.
     """
-    if dtype not in target.arithmetic or not is_narrow(dtype) or not value.dtype.is_float:
+    moved = target.has_threads and dtype in target.storage
+    if not is_narrow(dtype) or not value.dtype.is_float or not (moved or dtype in target.arithmetic):
         return None
     if value.op is Ops.LOAD and value.src[0].dtype is dtype:
         return value.replace(dtype=dtype)
     if value.op is Ops.CAST and value.src[0].dtype is dtype:
         return value.src[0]
+    if dtype not in target.arithmetic:
+        return None
     if value.op is Ops.CONST:
         same = value.arg != value.arg or round_to(value.arg, dtype) == value.arg
         return UOp.const(value.arg, dtype) if same else None

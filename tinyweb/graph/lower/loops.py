@@ -11,16 +11,15 @@ accumulator, a whole block of sums that every step of the reduction walks over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import (
     ELEMENTWISE,
     Axis,
     AxisKind,
-    BufferArg,
     Ops,
     Space,
     UOp,
@@ -28,14 +27,14 @@ from tinyweb.graph.ir import (
     is_lane,
     lane_count,
     nest_key,
-    nested,
     substitute,
     users,
 )
-from tinyweb.graph.ir.uop import on_node
-from tinyweb.graph.lower.constructors import add, both, flatten, index_const, is_const, make, tile_index
+from tinyweb.graph.lower.constructors import index_const, is_const, tile_index
 from tinyweb.graph.lower.exchange import Exchange
+from tinyweb.graph.lower.fragments import HeldSums
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
+from tinyweb.graph.lower.staging import Staging, close_loops, staged_index
 from tinyweb.graph.lower.steps import first_steps, steps_before
 from tinyweb.graph.optimize.instructions import Instruction, Match, matrix_of
 from tinyweb.graph.symbolic import clauses, simplify
@@ -43,8 +42,6 @@ from tinyweb.graph.target import Target
 
 # independent accumulators hide the latency of an addition; below this many, unrolled lanes stay apart
 ENOUGH_ACCUMULATORS = 4
-# up to this many rounds in which a workgroup fills shared memory are unrolled: their loads do not wait for each other
-UNROLLED_ROUNDS = 8
 
 
 def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) -> tuple[UOp, frozenset[UOp]]:
@@ -67,14 +64,6 @@ def close_output_loops(stores: Sequence[UOp]) -> UOp:
     return UOp(Ops.SINK, dtypes.void, tuple(pending))
 
 
-def close_loops(effects: Sequence[UOp], loops: Sequence[UOp]) -> tuple[UOp, ...]:
-    """Effects in one nest of loops (outermost first), after its end."""
-    ends = tuple(effects)
-    for r in reversed(loops):
-        ends = (UOp(Ops.END, dtypes.void, (*ends, r)),)
-    return ends
-
-
 @dataclass(frozen=True)
 class _Running:
     """A REDUCE that is also asked for within its loop: its accumulator, and its value before and after a step."""
@@ -86,23 +75,20 @@ class _Running:
     after: UOp
 
 
-class _Reduces:
+class _Reduces(Staging):
     """Rebuilds a kernel's values from the sources up, group of merged REDUCEs by group."""
 
     def __init__(self, kernel: UOp, target: Target, workgroup: tuple[int, int, int]):
-        self.target, self.workgroup = target, workgroup
-        self.done: dict[UOp, UOp] = {}
-        self.arrays: set[UOp] = set()
-        self.buffers = 0
+        super().__init__(target, workgroup)
         self.exchange = Exchange(target, workgroup, self._buffer)
         groups = groups_of(kernel)
         self.kernel, self.order, self.depth = groups.kernel, groups.order, groups.depth
-        self.groups, self.carried = groups.groups, groups.carried
+        self.groups = groups.groups
+        self.carried |= groups.carried
         self.running: dict[UOp, _Running] = {}  # REDUCEs that others refer to step by step
         self.before = steps_before(self.kernel)
         self.first = first_steps(self.kernel, self.before)
         self.users = users([self.kernel])
-        self.tiles: dict[UOp, tuple[UOp, dict[UOp, UOp]]] = {}  # where the sums of an instruction for matrices are
         self.updates: list[tuple[UOp, UOp, UOp]] = []  # of registers that hold what the step before has stored
 
     def run(self) -> list[UOp]:
@@ -145,14 +131,6 @@ class _Reduces:
             return
         self.done[u] = u.with_sources(tuple(self.done[s] for s in u.src))
 
-    def _buffer(self, space: Space, dtype: DType, size: int) -> UOp:
-        self.buffers += 1
-        return UOp(Ops.BUFFER, dtype, (), BufferArg(space, self.buffers - 1, size))
-
-    def _outer(self, u: UOp) -> list[UOp]:
-        """The serial loops a node of the kernel depends on, outermost first."""
-        return [self.done.get(r, r) for r in free_loops(u)]
-
     # -- one group ---------------------------------------------------------------------------------------------
     def _lower_group(self, group: list[UOp]) -> list[UOp]:
         first = group[0]
@@ -190,7 +168,8 @@ class _Reduces:
             value = self._repeated(u, self.done[u.src[0]], idle)
             matrix = matrix_of(self.target.instructions, u)
             if matrix is not None and idle == 1:
-                update, result = self._matrices(u, *matrix, lanes, outer, loops)
+                held = matrix[0].fragments is not None
+                update, result = (self._held if held else self._matrices)(u, *matrix, lanes, outer, loops)
                 updates.append(update)
                 results.append(result)
                 kept_lanes.append([])
@@ -248,6 +227,15 @@ class _Reduces:
         self.tiles[u] = index, lane_of
         update = inside.store(index, accumulate(u.arg, inside.load(index), inner))
         return update, (acc, substitute(index, {**back, within: element}))
+
+    def _held(
+        self, u: UOp, instruction: Instruction, match: Match, lanes: list[UOp], outer: list[UOp], loops: list[UOp]
+    ) -> tuple[UOp, tuple[UOp, UOp]]:
+        """The same of sums that the threads of a subgroup have in their registers."""
+        sums = HeldSums(u, instruction, match, [self.done[f] for f in match.factors], lanes, self.target)
+        acc = self._buffer(Space.REGISTER, u.dtype, sums.count)
+        inside = acc.after(acc.after(*outer).store(sums.index, identity(u.arg, u.dtype)), *loops)
+        return inside.store(sums.index, inside.load(sums.index) + sums.product), (acc, sums.element)
 
     def _running(self, u: UOp) -> UOp:
         """A REDUCE before or after the current step of its loop."""
@@ -316,97 +304,6 @@ class _Reduces:
         index, size = tile_index(lanes)
         return self._buffer(Space.REGISTER, u.dtype, size), index
 
-    # -- staging -----------------------------------------------------------------------------------------------
-    def _stage_in_registers(self, u: UOp) -> UOp:
-        """Fills an invocation's own memory with a value for every step of the STAGE's ranges: that memory, filled."""
-        value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), self._outer(u)
-        index, size = staged_index(u, {})
-        memory = self._buffer(Space.REGISTER, u.dtype, size * self._copies(u))
-        self.arrays.add(memory)
-        end = memory.after(*outer).store(self._place(u, index), value)
-        return memory.after(*close_loops([end], loops_among(ranges)))
-
-    def _own(self, u: UOp) -> tuple[list[UOp], list[UOp]]:
-        """The lanes, and of shared memory the threads, that a STAGE varies over beside its ranges, which have memory
-        of their own: around each element, as vectors lie, and around the whole of it."""
-        if u.src[0] in self.carried:
-            return [], []
-        lanes = [r for r in self.done[u.src[0]].lanes if r not in u.src[1:]]
-        if is_shared(u):
-            return [], [*lanes, *self._threads_of(u)]
-        vector = [r for r in lanes if r.arg.kind is AxisKind.VECTOR]
-        return vector, [r for r in lanes if r not in vector]
-
-    def _threads_of(self, u: UOp) -> list[UOp]:
-        """The thread indices that a value of the kernel varies over."""
-        return sorted((t for t in specials_of(u) if t.arg[0] == "thread"), key=lambda t: int(t.arg[1]))
-
-    def _copies(self, u: UOp) -> int:
-        return prod(lane_count(r) for lanes in self._own(u) for r in lanes)
-
-    def _place(self, u: UOp, index: UOp) -> UOp:
-        """Where the lane at hand has the element `index` of a STAGE."""
-        inside, around = self._own(u)
-        (inner, width), (outer, _) = tile_index(inside), tile_index(around)
-        size = staged_index(u, {})[1] * width
-        place = add(make(Ops.MUL, dtypes.index, (index, index_const(width))), inner)
-        return add(make(Ops.MUL, dtypes.index, (outer, index_const(size))), place)
-
-    def _stage_shared(self, group: list[UOp]) -> dict[UOp, UOp]:
-        """Shared memories, filled by all threads together; those read in one place between one pair of barriers."""
-        outer = self._outer(group[0])
-        # what the previous step of an enclosing loop still reads must not be overwritten
-        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._copies(u)) for u in group]
-        fills = [self._fill(u, m, fresh) for u, m in zip(group, memories)]
-        # what the first thread alone computes it does in one loop
-        alone = [f for u, f in zip(group, fills) if not u.src[1:]]
-        loops = nested({r for f in alone for r in free_loops(f) if r not in outer})
-        fills = [*(f for f in fills if f not in alone), *close_loops(alone, loops)]
-        filled = UOp(Ops.BARRIER, dtypes.void, tuple(fills))
-        return {u: memory.after(filled) for u, memory in zip(group, memories)}
-
-    def _fill(self, u: UOp, memory: UOp, fresh: tuple[UOp, ...]) -> UOp:
-        """Stores a value for every step of a STAGE's ranges: each thread its own where threads are among them, else all
-        threads in rounds, neighbours beside each other."""
-        mine_alone = [r for r in u.src[1:] if r.op is Ops.SPECIAL]
-        known = [*mine_alone, *self._threads_of(u)]
-        threads = [
-            (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n)
-            for d, n in enumerate(self.workgroup)
-            if n > 1 and all(t.arg[1] != d for t in known)
-        ]
-        if u.src[0] in self.tiles:
-            sums, (tile, lane_of) = self.done[u.src[0]], self.tiles[u.src[0]]
-            place = substitute(self._place(u, staged_index(u, {})[0]), lane_of)
-            return memory.after(*fresh).store(place, sums.src[0].load(tile))
-        if mine_alone or not u.src[1:]:
-            place, idle = self._place(u, staged_index(u, {})[0]), None
-            for t, _ in threads:
-                idle = both(idle, t.equal(0))
-            return memory.after(*fresh).store(simplify(place), self.done[u.src[0]], idle)
-        steps = loops_among(u.src[1:])
-        count = prod(lane_count(r) for r in steps)
-        mine = flatten([(t, n) for t, n in reversed(threads)])
-        team = prod(n for _, n in threads)
-        rounds = -(-count // team)
-        # the loops of what is reduced on the way are not written out
-        loops = rounds > UNROLLED_ROUNDS or any(x.op is Ops.END for x in self.done[u.src[0]].toposort())
-        kind = AxisKind.LOOP if loops else AxisKind.UNROLL
-        axis = Axis(f"fill{memory.arg.id}", 1 << 20, kind, reduce=True)
-        round_ = UOp(Ops.RANGE, dtypes.index, (index_const(rounds),), axis) if rounds > 1 else index_const(0)
-        flat = add(make(Ops.MUL, dtypes.index, (round_, index_const(team))), mine)
-        # simplified, as all that other fills may have below them: it must stay the same node when they are
-        gate = simplify(flat < count) if count % team else None
-        inside = flat if gate is None else flat.minimum(count - 1)
-        table: dict[UOp, UOp] = {}
-        for r in reversed(steps):
-            table[r] = inside % lane_count(r)
-            inside = inside // lane_count(r)
-        value = simplify(substitute(self.done[u.src[0]], table))
-        store = memory.after(*fresh).store(simplify(self._place(u, staged_index(u, table)[0])), value, gate)
-        return store if rounds == 1 or is_lane(round_) else UOp(Ops.END, dtypes.void, (store, round_))
-
     def _carry(self, reduces: Sequence[UOp]) -> None:
         """Reductions into memory, the loops over the block of sums inside of those that are reduced."""
         stages = [self.carried[u] for u in reduces]
@@ -456,30 +353,8 @@ class _Reduces:
         return not self.updates and not self.before
 
 
-def specials_of(u: UOp) -> frozenset[UOp]:
-    """The hardware indices that a value varies over: not those it is reduced or staged over."""
-    return on_node(u, "_specials", _specials_of)
-
-
-def _specials_of(u: UOp) -> frozenset[UOp]:
-    if u.op is Ops.SPECIAL:
-        return frozenset((u,))
-    found: frozenset[UOp] = frozenset().union(*(specials_of(s) for s in u.src))
-    return found.difference(u.src[1:]) if u.op in (Ops.REDUCE, Ops.STAGE) else found
-
-
 def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:
     """One step of a reduction; a product added up is one MULADD."""
     if op is Ops.ADD and value.op is Ops.MUL and value.dtype.is_float:
         return UOp(Ops.MULADD, acc.dtype, (*value.src, acc))
     return UOp(op, acc.dtype, (acc, value))
-
-
-def staged_index(u: UOp, table: Mapping[UOp, UOp]) -> tuple[UOp, int]:
-    """Where a STAGE keeps the value for a step of its ranges (renamed by `table`), and its elements in all."""
-    ranges = u.src[1:]
-    strides, size = u.arg.strides([lane_count(r) for r in ranges])
-    index = index_const(0)
-    for r, stride in zip(ranges, strides):
-        index = add(index, make(Ops.MUL, dtypes.index, (table.get(r, r), index_const(stride))))
-    return index, size

@@ -32,6 +32,8 @@ def _shared(uops: Sequence[UOp], behind_loops: bool) -> tuple[UOp, ...]:
     open_: dict[int, UOp] = {}  # stretches that begin without a barrier, behind the end of a loop
     depth = 0
     for u in uops:
+        if u.op is Ops.BARRIER and u.arg == "sent":
+            continue
         depth += (u.op is Ops.RANGE) - (u.op is Ops.END)
         if u.op in (Ops.LOAD, Ops.STORE) and _is_shared(u.src[0].buffer):
             uses[-1][u.src[0].buffer] = None

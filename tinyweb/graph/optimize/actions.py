@@ -35,6 +35,7 @@ from tinyweb.graph.target import Target
 
 MAX_LANES = 256
 MAX_THREADS = 1024
+LAST_THREADS = 3  # dimension of threads; those from the third on are the hardware's third
 MAX_ACTIONS = 64  # of a schedule that is read
 MAX_NAME = 80  # characters of an axis' name that is read
 BLOCKS = (16, 32, 64, 128, 256)  # steps of a loop whose data may stay cached
@@ -184,7 +185,8 @@ class Bind(Action):
         self.require(not of_instruction, "an axis becomes that of an instruction by tensorize")
         self.require_loop(r)
         hardware = kind in (AxisKind.GRID, AxisKind.THREAD)
-        self.require(0 <= self.dim <= (2 if hardware else 0), f"dimension {self.dim} does not exist")
+        most = 0 if not hardware else 2 if kind is AxisKind.GRID else LAST_THREADS
+        self.require(0 <= self.dim <= most, f"dimension {self.dim} does not exist")
         if kind is AxisKind.GRID:
             self.require(not r.arg.reduce, "workgroups cannot reduce together")
         elif not isinstance(size, int):

@@ -87,9 +87,11 @@ class Builder:
         apart = all(self.target.stores_apart(s.src[0].dtype) for s in self.k.stores)
         return self.target.parallel_threads > 1 and self.k.work >= WORTH_SHARING and apart
 
-    def instructions(self, together: bool = False) -> list[Instruction]:
-        """What the target does in one step, best first: each worker or thread alone, or threads together."""
-        return [i for i in map(INSTRUCTIONS.__getitem__, self.target.instructions) if i.together == together]
+    def instructions(self, together: bool = False, held: bool = False) -> list[Instruction]:
+        """What the target does in one step, best first: each worker or thread alone, or threads together, in shared
+        memory or (`held`) in their registers."""
+        of_target = map(INSTRUCTIONS.__getitem__, self.target.instructions)
+        return [i for i in of_target if (i.together, i.fragments is not None) == (together, held)]
 
     # -- axes --------------------------------------------------------------------------------------------------
     def has(self, axis: str) -> bool:

@@ -23,7 +23,7 @@ def refusal(kernel: UOp, target: Target) -> str:
     """Why a scheduled kernel is not worth lowering for the target, or cannot be; empty where nothing speaks against
     it.
     """
-    tile = max((_elements(u) for u in kernel.toposort()), default=1)
+    tile = max((_elements(u) // _steps(u) for u in kernel.toposort()), default=1)
     if tile > MAX_TILE:
         return f"a tile of {tile} elements is more than {MAX_TILE}"
     return excess(kernel, target)
@@ -38,7 +38,8 @@ def excess(kernel: UOp, target: Target) -> str:
             return f"{target.name} has no dimension {r.arg.dim} of the grid"
     if threads and not target.thread_dims:
         return f"{target.name} has no threads"
-    if prod(threads.values()) > target.max_invocations or any(n > target.max_workgroup[d] for d, n in threads.items()):
+    sizes = [prod(n for d, n in threads.items() if min(d, 2) == dim) for dim in range(3)]
+    if prod(sizes) > target.max_invocations or any(n > most for n, most in zip(sizes, target.max_workgroup)):
         return f"a workgroup of {prod(threads.values())} threads is more than {target.name} has"
     if (staged := staged_bytes(kernel, Space.SHARED)) > target.shared_bytes:
         return f"{staged} bytes of shared memory are more than {target.name} has"
@@ -58,7 +59,7 @@ def threads_of(kernel: UOp) -> dict[int, int]:
 def staged_bytes(kernel: UOp, space: Space) -> int:
     """Of what is staged in a space, each lane that is none of a STAGE's own having memory for itself."""
     sizes = ((u, u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1]) for u in loops_of(kernel).stages)
-    return sum(u.dtype.nbytes(size * _elements(u)) for u, size in sizes if u.arg.space is space)
+    return sum(u.dtype.nbytes(size * _elements(u) * u.arg.slots) for u, size in sizes if u.arg.space is space)
 
 
 def exchange_bytes(kernel: UOp) -> int:
@@ -71,6 +72,11 @@ def exchange_bytes(kernel: UOp) -> int:
             second = exchange_step(count) if count > FLAT_EXCHANGE else 0
             total += u.dtype.nbytes(_elements(u) * teams * (count + second))
     return total
+
+
+def _steps(u: UOp) -> int:
+    """Of an instruction: they are no elements of their own."""
+    return prod(r.src[0].vmax for r in u.lanes if r.arg.kind is AxisKind.DOT)
 
 
 def _elements(u: UOp) -> int:

@@ -15,6 +15,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, nested
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
+from tinyweb.graph.optimize.for_matrices import held_product
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction, matrix_of
 from tinyweb.graph.optimize.tensorize import Tensorize
@@ -81,10 +82,14 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         return False
     if min(map(k.volume, both)) < MATRIX or min(k.size(axes[0]) for axes in both) < LANES:
         return False
+    batches = k.volume([r for r in outputs if r not in both[0] + both[1]])
+    for instruction in b.instructions(held=True):
+        if held_product(b, dominant, *both, batches, instruction):
+            return True
     for instruction in b.instructions(together=True):
         if subgroup_product(b, dominant, *both, instruction):
             return True
-    tile = tile_of(b, *both, k.volume([r for r in outputs if r not in both[0] + both[1]]))
+    tile = tile_of(b, *both, batches)
     if tile is None:
         return False
     if fused_columns(b, both[0], tile):

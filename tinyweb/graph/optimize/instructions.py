@@ -19,16 +19,20 @@ from tinyweb.dtype import BY_NAME, DType, dtypes
 from tinyweb.graph.ir import (
     Axis,
     AxisKind,
+    Fragments,
     Ops,
     ParamArg,
     TableArg,
     UOp,
     UPat,
     axis_size,
+    is_lane,
     lane_count,
     nested,
     row_major,
+    specials_of,
 )
+from tinyweb.graph.optimize.matrices import ROWS
 from tinyweb.graph.symbolic import simplify
 
 
@@ -46,6 +50,7 @@ class Instruction:
     cost: float
     words: bool = False
     together: bool = False  # a subgroup's threads carry it out, with operands and sums in shared memory
+    fragments: Fragments | None = None  # … with operands and sums in their registers, laid out like this
 
     @property
     def axes(self) -> tuple[UOp, ...]:
@@ -93,15 +98,16 @@ def _pattern(u: UOp) -> UPat:
 @dataclass(frozen=True)
 class Match:
     """What stands for each operand, and what is to be added to it so that it is within the operand's type; the lanes
-    that have the instruction's tiles.
+    that have the instruction's tiles; of fragments the axes that have the digits of rows and those of columns.
     """
 
     factors: tuple[UOp, ...]
     shifts: tuple[int, ...]
     tile: tuple[UOp, ...] = ()
+    digits: tuple[tuple[UOp, ...], ...] = ()
 
 
-def _sums(
+def sums_of(
     name: str,
     operands: tuple[DType, DType],
     sizes: tuple[int, ...],
@@ -129,29 +135,40 @@ def _sums(
     return Instruction(name, operands, UOp(Ops.REDUCE, dtype, (a * b, *axes), Ops.ADD), cost, together=dtype.is_float)
 
 
-DOT4_I8 = _sums("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
+DOT4_I8 = sums_of("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
 # one operand of any byte: what is raised into it is the one that lanes have alike
-DOT4_U8_I8 = _sums("dot4_u8_i8", (dtypes.uint8, dtypes.int8), (4,), 1.0)
-DOT2_I16 = _sums("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
+DOT4_U8_I8 = sums_of("dot4_u8_i8", (dtypes.uint8, dtypes.int8), (4,), 1.0)
+DOT2_I16 = sums_of("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
 # all integers below 8 bits of four bytes: those at one place of the bytes by a shift and a mask
 PACKED = {
-    bits: _sums(f"dot{32 // bits}_u{bits}_i8", (BY_NAME[f"uint{bits}"], dtypes.int8), (4, 8 // bits), 8 / bits)
+    bits: sums_of(f"dot{32 // bits}_u{bits}_i8", (BY_NAME[f"uint{bits}"], dtypes.int8), (4, 8 // bits), 8 / bits)
     for bits in (4, 2, 1)
 }
 DOT8_U4_I8 = PACKED[4]
 # two rows times two columns, of eight steps each
-MMA_2X2X8_I8 = _sums("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), 1.0, (2, 2))
+MMA_2X2X8_I8 = sums_of("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), 1.0, (2, 2))
 DOT4_WORDS = replace(DOT4_I8, name="dot4_words", words=True)
 
 # of subgroups: the configurations that WebGPU's adapters list, rows × columns × steps
 F16, F32 = dtypes.float16, dtypes.float32
 SUBGROUP = [
-    _sums(f"mma_{m}x{n}x{k}_{t.short}", (t, t), (k,), 1.0, (m, n), F32)
+    sums_of(f"mma_{m}x{n}x{k}_{t.short}", (t, t), (k,), 1.0, (m, n), F32)
     for t, m, n, k in ((F32, 8, 8, 8), (F16, 8, 8, 8), (F16, 16, 16, 16))
 ]
 
+
+def held(fragments: Fragments, operands: tuple[DType, DType], dtype: DType = F32) -> Instruction:
+    """Matrices that a subgroup multiplies in its registers."""
+    (rows, steps), (columns, _) = fragments.a.shape, fragments.b.shape
+    sums = sums_of(fragments.name, operands, (steps,), 1.0, (rows, columns), dtype)
+    return replace(sums, together=False, fragments=fragments)
+
+
+FRAGMENTS = [held(f, (t, t), s) for f, t, s in ROWS]
+
 INSTRUCTIONS: dict[str, Instruction] = {
-    i.name: i for i in (DOT4_I8, DOT4_U8_I8, DOT2_I16, *PACKED.values(), MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP)
+    i.name: i
+    for i in (DOT4_I8, DOT4_U8_I8, DOT2_I16, *PACKED.values(), MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP, *FRAGMENTS)
 }
 
 
@@ -172,9 +189,10 @@ def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
     for bound in instruction.term.match(reduce.src[0], {}):
         factors = tuple(bound[str(i)] for i in range(len(instruction.operands)))
         shifts = tuple(shift_into(f, t) for f, t in zip(factors, instruction.operands))
-        tile = _tile(instruction, factors)
+        held = instruction.fragments and _digits(instruction.fragments, factors)
+        tile = _tile(instruction, factors) if instruction.fragments is None else () if held else None
         if tile is not None and all(s is not None for s in shifts):
-            found.append(Match(factors, tuple(s or 0 for s in shifts), tile))
+            found.append(Match(factors, tuple(s or 0 for s in shifts), tile, held or ()))
     return min(found, key=_shifted_lanes, default=None)
 
 
@@ -199,6 +217,37 @@ def _tile(instruction: Instruction, factors: tuple[UOp, ...]) -> tuple[UOp, ...]
             return None
         found.append(mine[-1])
     return tuple(found)
+
+
+def _digits(fragments: Fragments, factors: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], ...] | None:
+    """The axes that have the digits of rows and of columns, a thread's by its place in the subgroup, others in lanes
+    that the other operand does not vary along; () without. The instruction does not mind how rows are numbered."""
+    out: list[tuple[UOp, ...]] = []
+    for factor, other, digits in zip(factors, factors[::-1], (fragments.sums.first, fragments.sums.second)):
+        mine = (factor.ranges | specials_of(factor)) - (other.ranges | specials_of(other))
+        lanes = {r: lane_count(r) for r in nested(r for r in mine if is_lane(r))[::-1]}
+        vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR]
+        free = {r: lanes[r] for r in (*vectors, *(r for r in lanes if r not in vectors))}
+        found: list[UOp] = []
+        for d in digits:
+            if d.of == "e":
+                axis = next((r for r, left in free.items() if left % d.size == 0), None)
+                if axis is not None:
+                    free[axis] //= d.size
+            else:
+                axis = next((r for r in mine if _thread_dim(r) == "xy".index(d.of) and axis_size(r) == d.size), None)
+            if axis is None:
+                return None
+            found.append(axis)
+        out.append(tuple(found))
+    return tuple(out)
+
+
+def _thread_dim(r: UOp) -> int | None:
+    """The dimension of a workgroup's threads that an axis is bound to."""
+    if r.op is Ops.SPECIAL:
+        return int(r.arg[1]) if r.arg[0] == "thread" else None
+    return r.arg.dim if r.arg.kind is AxisKind.THREAD else None
 
 
 def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | None:
@@ -235,7 +284,9 @@ def shift_into(value: UOp, dtype: DType) -> int | None:
 
 # products that one sum takes of 8-bit integers, and of 16-bit ones, which 8-bit ones are widened to
 DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
-MATRIX_STEPS = {i.steps for i in INSTRUCTIONS.values() if i.tile}  # … of 8-bit ones that each sum of a matrix takes
+MATRIX_STEPS = {
+    i.steps for i in INSTRUCTIONS.values() if i.tile and not i.fragments
+}  # … of 8-bit ones that each sum of a matrix takes
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
 UNSIGNED = (dtypes.uint1, dtypes.uint2, dtypes.uint4)
 SMALL = (*UNSIGNED, dtypes.int4, dtypes.int8, dtypes.uint8, dtypes.int16)

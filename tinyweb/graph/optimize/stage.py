@@ -20,8 +20,10 @@ from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 TOGETHER = (16, 8, 4)  # elements that are converted together; 16 where bytes are but moved
+VECTORS = {bits: (128 // bits, 64 // bits, 32 // bits) for bits in (8, 16, 32)}  # of 16, 8 and 4 bytes
 SQUARE = 16  # most rows and columns of what is transposed in registers
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
+MOST_SLOTS = 8
 MOST_OPERATIONS = 16  # of a value between a load and what all of it goes through
 
 
@@ -29,13 +31,15 @@ MOST_OPERATIONS = 16  # of a value between a load and what all of it goes throug
 class Stage(Action):
     """Everything that one step of loop `at` loads of parameter `param` inside reductions goes through `space`.
 
-    `axes`: only the loads that vary along exactly these of the kernel's axes (`axes_of`), for both operands of x @ x
-    are loads of one parameter; without them all of its loads. What is staged is the value the loads are for: casts and
-    products that vary over the same axes are done once, on the way. SHARED memory is filled by all threads of the
-    workgroup together; REGISTER memory is an array of one invocation. What is made of frozen parameters alone goes to
-    DEVICE memory instead, all of it, which is filled before the first launch. `pad` elements of SHARED memory are left
-    unused after what one step of the staged loops reads, so that threads that fill different steps write to different
-    banks. `raw`: loads are staged as they lie in memory, narrower than what they are cast to.
+    `axes`: only the loads that vary along exactly these of the kernel's axes (`axes_of`), for both operands of x @
+    x are loads of one parameter; without them all of its loads. What is staged is the value the loads are for:
+    casts and products that vary over the same axes are done once, on the way. SHARED memory is filled by all
+    threads of the workgroup together; REGISTER memory is an array of one invocation. What is made of frozen
+    parameters alone goes to DEVICE memory instead, all of it, which is filled before the first launch. `pad`
+    elements of SHARED memory are left unused after what one step of the staged loops reads, so that threads that
+    fill different steps write to different banks. `raw`: loads are staged as they lie in memory, narrower than what
+    they are cast to. With `slots`, SHARED memory has what so many steps of a reduced loop read: it is filled for
+    the last of them while the first is computed.
     """
 
     name: ClassVar[str] = "stage"
@@ -45,10 +49,12 @@ class Stage(Action):
     pad: int = 0
     axes: tuple[str, ...] = ()
     raw: bool = False
+    slots: int = 1
 
     def __str__(self) -> str:
         which = f"p{self.param}" + (f"[{', '.join(self.axes)}]" if self.axes else "")
         how = (f", pad={self.pad}" if self.pad else "") + (", raw" if self.raw else "")
+        how += f", slots={self.slots}" if self.slots > 1 else ""
         return f"stage({which}, at={self.at}, {self.space.name.lower()}{how})"
 
     def apply(self, kernel: UOp) -> UOp:
@@ -57,6 +63,8 @@ class Stage(Action):
         self.require(self.space in (Space.SHARED, Space.REGISTER), "values are staged in shared or register memory")
         padded = self.pad == 0 or (self.pad > 0 and self.space is Space.SHARED)
         self.require(padded, "shared memory is padded, by a number of elements that is not negative")
+        ahead = self.slots == 1 or (1 < self.slots <= MOST_SLOTS and self.space is Space.SHARED and at.arg.reduce)
+        self.require(ahead, f"up to {MOST_SLOTS} steps of a reduced loop are in shared memory at a time")
         place = kind in (AxisKind.LOOP, AxisKind.GRID)
         self.require(place, f"the axis is bound to {kind.name.lower()}; stage at a loop or at the grid")
         read = all(s.src[0].arg.slot != self.param for s in kernel.src)
@@ -163,6 +171,8 @@ class Stage(Action):
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
         taken.add(name)
         copies: dict[UOp, UOp] = {}
+        if space is Space.SHARED and any(r.arg.kind is AxisKind.DOT for r in tile):
+            return self._as_in_memory(value, load, tile, name)
         layout = sorted(tile, key=_thread_order(load) if space is Space.SHARED else _panels(summed, load))
         beside: dict[UOp, AxisKind] = {}
         kinds = [r.arg.kind for r in layout[-2:]]
@@ -192,10 +202,30 @@ class Stage(Action):
                 filled[-1:] = _in_parts([vector], copies, (gcd(int(vector.src[0].arg), SQUARE),), AxisKind.VECTOR)
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
         self.require(not self.pad or row < len(layout), "there is one row, which needs no padding")
-        arg = StageArg(space, self.pad, row)
+        arg = StageArg(space, self.pad, row, self.slots)
         stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
         index = UOp.const(0, dtypes.index)
         for r, stride in zip(layout, arg.strides([int(r.src[0].arg) for r in layout])[0]):
+            index = index + r * stride
+        return stage.load(index)
+
+    def _as_in_memory(self, value: UOp, load: UOp, tile: list[UOp], name: str) -> UOp:
+        """What threads multiply as matrices: in the order of the parameter's memory, copied in whole vectors. Padding
+        is behind each run of neighbours."""
+        copies = {r: filling(r, f"{name}.{r.arg.name}", i) for i, r in enumerate(tile)}
+        filled = [copies[r] for r in tile]
+        run = _side_by_side(value, load, tile, copies, 1)
+        row = len(run) or 1
+        arg = StageArg(self.space, self.pad if row < len(tile) else 0, row)
+        strides = arg.strides([int(r.src[0].arg) for r in tile])[0]
+        if run:
+            parts = _in_parts(run, copies, VECTORS[value.dtype.bits], AxisKind.VECTOR)
+            filled[-len(run) :] = parts
+            row = len(parts)
+        arg = replace(arg, row=row, slots=self.slots)
+        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
+        index = UOp.const(0, dtypes.index)
+        for r, stride in zip(tile, strides):
             index = index + r * stride
         return stage.load(index)
 

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.graph.ir import MatrixArg, Ops, Space, UOp
+from tinyweb.graph.ir import Fragments, MatrixArg, Ops, RowsArg, Space, UOp
 from tinyweb.graph.program import Program
+from tinyweb.native_runtimes.interpreter.fragments import multiplied, rows_of
 from tinyweb.native_runtimes.interpreter.memory import DeviceMemory, Registers, SharedMemory
 from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
 from tinyweb.render_common import lanes
@@ -81,7 +82,9 @@ class _Run:
                 self.active = outer
                 i = last + 1
                 continue
-            if (compute := COMPUTE.get(u.op)) is not None:
+            if isinstance(u.arg, Fragments):
+                self._fragments(u)
+            elif (compute := COMPUTE.get(u.op)) is not None:
                 self.values[u] = compute(u, *[self.values[s] for s in u.src])
             elif (step := STEPS.get(u.op)) is not None:
                 step(self, u)
@@ -108,6 +111,8 @@ class _Run:
             self.memory[u] = Registers(self.program.name, u.dtype, u.arg, self.invocations)
 
     def _barrier(self, u: UOp) -> None:
+        if u.arg == "sent":
+            return  # here what is stored has arrived at once
         if self.active is not None:
             raise ArithmeticError(f"kernel {self.program.name}: some invocations do not come to a barrier")
         self.epoch += 1
@@ -137,6 +142,12 @@ class _Run:
         combined = (np.add if u.arg is Ops.ADD else np.maximum).reduceat(each, starts, axis=1)
         self.values[u] = np.repeat(combined, self.executor.subgroup, axis=1)[:, : self.threads].reshape(shape)
 
+    def _fragments(self, u: UOp) -> None:
+        """Matrices multiplied by the threads of subgroups, which are neighbours in a workgroup."""
+        values = (self.values[s].reshape(-1, lanes(s)) for s in u.src)
+        parts = [np.broadcast_to(v, (self.invocations, v.shape[1])) for v in values]
+        self.values[u] = multiplied(u.arg, *parts)
+
     def _elements(self, index: Array, width: int, arg: object) -> Array:
         """Element numbers of an access: shape (rows, width)."""
         rows = index.astype(np.int64)[:, None]
@@ -160,6 +171,10 @@ class _Run:
             raise IndexError(
                 f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned"
             )
+        if isinstance(u.arg, RowsArg):
+            index = np.broadcast_to(index, (self.invocations,))
+            self.values[u] = memory.load(rows_of(u.arg, index.astype(np.int64)), None, self)
+            return
         if gate is not None and gate.ndim == 1:
             gate = gate[:, None]  # one for all lanes
         value = memory.load(self._elements(index, width, u.arg), gate, self)

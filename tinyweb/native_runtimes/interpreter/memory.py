@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import DType
+from tinyweb.dtype import DType, from_bits, to_bits
 from tinyweb.graph.ir import BufferArg, ParamArg
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -39,7 +39,8 @@ class DeviceMemory:
     def __init__(self, kernel: str, dtype: DType, arg: ParamArg, raw: npt.NDArray[np.uint8]):
         self.kernel, self.dtype, self.size = kernel, dtype, arg.size
         self.name = f"buffer {arg.slot}"
-        self.data = raw if dtype.bits < 8 else raw[: dtype.nbytes(arg.size)].view(dtype.numpy)
+        held = f"uint{dtype.bits}" if dtype.held_wider and dtype.bits >= 8 else dtype.numpy
+        self.data = raw if dtype.bits < 8 else raw[: dtype.nbytes(arg.size)].view(held)
         self.each, self.mask = max(8 // dtype.bits, 1), (1 << min(dtype.bits, 8)) - 1  # to a byte, and the bits of one
 
     def load(self, index: Array, gate: Array | None, run: Where) -> Array:
@@ -53,7 +54,8 @@ class DeviceMemory:
 
     def _read(self, index: Array) -> Array:
         if self.dtype.bits >= 8:
-            return self.data[index]
+            found: Array = self.data[index]
+            return from_bits(found, self.dtype) if self.dtype.held_wider else found
         shift = (index % self.each * self.dtype.bits).astype(np.uint8)
         field: Array = (self.data[index // self.each] >> shift) & self.mask
         if self.dtype.kind == "uint":
@@ -78,6 +80,8 @@ class DeviceMemory:
             np.bitwise_and.at(self.data, index // self.each, ~(np.uint8(self.mask) << shift))
             np.bitwise_or.at(self.data, index // self.each, (value.astype(np.uint8) & self.mask) << shift)
             return
+        if self.dtype.held_wider:
+            value = to_bits(value, self.dtype)
         self.data[index] = value
         if (
             self.data[index].view(np.uint8) != np.ascontiguousarray(value.astype(self.data.dtype)).view(np.uint8)

@@ -8,13 +8,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import dtypes, from_bits, to_bits
 from tinyweb.graph.ir import Ops, PlanesArg, TableArg, UOp
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
 def _cast(u: UOp, x: Array) -> Array:
+    if u.dtype.held_wider and u.dtype.is_float:
+        return from_bits(to_bits(x, u.dtype), u.dtype)
     out: Array = x != 0 if u.dtype is dtypes.bool else x.astype(u.dtype.numpy)
     return out
 

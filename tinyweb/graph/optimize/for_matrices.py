@@ -1,0 +1,119 @@
+"""Products of matrices on GPUs whose subgroups multiply matrices in registers (tensor cores, matrix cores).
+
+A workgroup is several subgroups side by side along rows and columns, each with a tile of several matrices, whose sums
+stay in registers. Blocks of both operands go through shared memory, as they lie in memory, for all subgroups; what is
+done with the sums is done by the thread that has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinyweb.graph.ir import AxisKind, Digit, Space, UOp
+from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.cost import excess
+from tinyweb.graph.optimize.instructions import Instruction
+from tinyweb.graph.optimize.stage import stages_of
+from tinyweb.graph.optimize.tensorize import Tensorize
+
+# subgroups along rows and along columns, and matrices of each of them
+TILES = (
+    ((2, 4), (4, 4)), ((2, 2), (4, 4)), ((2, 2), (2, 4)), ((2, 2), (2, 2)), ((1, 4), (2, 2)), ((1, 4), (1, 2)),
+    ((1, 2), (1, 2)), ((1, 2), (1, 1)),
+)  # fmt: skip
+ENOUGH = 128  # workgroups that keep a GPU busy
+SLOTS = (4, 3, 2, 1)  # blocks of steps that are in shared memory at a time
+ROW_BYTES = 64  # of an operand that is in shared memory at a time
+PAD_BYTES = 16  # behind each row: rows side by side begin in other banks
+MOST_IDLE = 4  # what is computed beyond the ends, over what is wanted, at most
+SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
+
+
+def held_product(
+    b: Builder, dominant: UOp, along: list[UOp], down: list[UOp], batches: int, instruction: Instruction
+) -> bool:
+    """Matrices that subgroups multiply in their registers: the largest tiles of which there are enough; whether they
+    fit."""
+    k, mark = b.k, b.mark()
+    axes = down[0], along[0]
+    if len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
+        return False
+    volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
+    for tile in _tiles(k.size(axes[0]), k.size(axes[1]), instruction, batches * volumes[0] * volumes[1]):
+        if _with_tile(b, dominant, axes, tile, instruction):
+            return True
+        b.back(mark)
+    return False
+
+
+Tile = tuple[tuple[int, int], tuple[int, int]]
+
+
+def _tiles(rows: int, columns: int, instruction: Instruction, batches: int) -> list[Tile]:
+    """Tiles that leave not too much idle, best first: of those with enough workgroups the largest."""
+    found: list[tuple[tuple[float, ...], Tile]] = []
+    for i, tile in enumerate(TILES):
+        sizes = extent(tile, instruction)
+        groups = [-(-n // s) for n, s in zip((rows, columns), sizes)]
+        again = groups[0] * sizes[0] * groups[1] * sizes[1] / (rows * columns)
+        if again > MOST_IDLE:
+            continue
+        few = groups[0] * groups[1] * batches < ENOUGH
+        found.append(((few, -i if few else i), tile))
+    return [tile for _, tile in sorted(found)]
+
+
+def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
+    """Rows and columns of a workgroup's tile."""
+    assert instruction.fragments is not None
+    rows, columns = instruction.fragments.sums.shape
+    return tile[0][0] * tile[1][0] * rows, tile[0][1] * tile[1][1] * columns
+
+
+def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, instruction: Instruction) -> bool:
+    fragments, k = instruction.fragments, b.k
+    assert fragments is not None
+    width = instruction.operands[0].bits // 8
+    steps, size = dominant.src[-1], instruction.steps
+    if not isinstance(k.exact(steps), int):
+        return False
+    whole = extent(tile, instruction)
+    for i, (r, digits) in enumerate(zip(axes, (fragments.sums.first, fragments.sums.second))):
+        shift = k.size(r) % whole[i] > 0 and k.size(r) >= whole[i] and not k.in_place
+        _, inner = b.split(r.arg.name, whole[i], shift=shift)
+        outer = _bound(b, inner, digits, bool(i))
+        tiles = tile[1][i] * (b.size(outer) // (tile[0][i] * tile[1][i]))
+        subgroups, lanes = b.split(outer, tiles)
+        b.bind(lanes, AxisKind.UNROLL)
+        b.bind(subgroups, AxisKind.THREAD, SUBGROUPS[not i])
+    depth = max(ROW_BYTES // width // size, 1)
+    while depth > 1 and (depth - 1) * size >= k.size(steps):
+        depth //= 2
+    at, inner = b.split(steps.arg.name, depth * size)
+    blocks, step = b.split(inner, size)
+    if not b.attempt(Tensorize(step, instruction.name)):
+        return False
+    b.bind(blocks, AxisKind.UNROLL)
+    loads = [u for u in k.summed if u.src[1].ranges.intersection(dominant.src[1:])]
+    stages, mark = stages_of(loads, (), at, Space.SHARED, PAD_BYTES // width, raw=True), b.mark()
+    for slots in SLOTS if b.target.copies_ahead else (1,):
+        for stage in stages:
+            b.attempt(replace(stage, slots=slots))
+        if not excess(b.kernel, b.target):
+            return True
+        b.back(mark)
+    return False
+
+
+def _bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str:
+    """The digits of an axis bound: a thread's to its dimension, others to lanes, beside each other in memory to a
+    vector; what is left of it, with the digits that are lanes as its innermost."""
+    for i, d in enumerate(digits):
+        if d.of == "e" and i > 0:
+            continue
+        axis, inner = b.split(axis, d.size)
+        if d.of == "e":
+            b.bind(inner, AxisKind.VECTOR if vector else AxisKind.UNROLL)
+        else:
+            b.bind(inner, AxisKind.THREAD, "xy".index(d.of))
+    return axis

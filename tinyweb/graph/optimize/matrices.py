@@ -1,0 +1,63 @@
+"""The matrix instructions of GPUs as data: how the threads of a subgroup hold what they multiply.
+
+NVIDIA: PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions" (mma.sync.m16n8; two of them side by side are one
+row here, so that each operand is four registers). AMD: the CDNA3 and RDNA3, RDNA4 instruction set manuals (v_mfma,
+v_wmma).
+"""
+
+from __future__ import annotations
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Digit, Fragments, Layout
+
+F16, BF16, F32, I8, I32 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.int8, dtypes.int32
+E4M3, E5M2 = dtypes.float8_e4m3, dtypes.float8_e5m2
+
+
+def _nvidia(dtype: DType, short: str) -> Fragments:
+    """16 × 16 sums of as many steps as 32 bytes have; a register has 4 bytes of one row."""
+    n = 32 // dtype.bits
+    beside = (Digit("e", n),) if n > 1 else ()
+    eight = Digit("y", 8)
+    a = Layout((eight, Digit("e", 2, n)), (*beside, Digit("x", 4), Digit("e", 2, 2 * n)))
+    b = Layout((eight, Digit("e", 2, 2 * n)), (*beside, Digit("x", 4), Digit("e", 2, n)))
+    sums = Layout((eight, Digit("e", 2, 2)), (Digit("e", 2), Digit("x", 4), Digit("e", 2, 4)))
+    return Fragments(f"mma_sync_16x16x{8 * n}_{short}", (4, 8), a, b, sums)
+
+
+def _mfma(steps: int, short: str) -> Fragments:
+    """16 × 16 sums in 64 threads; a quarter of the steps lies beside each other."""
+    n = steps // 4
+    operand = Layout((Digit("x", 16),), (*((Digit("e", n),) if n > 1 else ()), Digit("y", 4)))
+    sums = Layout((Digit("e", 4), Digit("y", 4)), (Digit("x", 16),))
+    return Fragments(f"mfma_16x16x{steps}_{short}", (16, 4), operand, operand, sums)
+
+
+def _wmma11(short: str) -> Fragments:
+    """16 × 16 sums in 32 threads, each half of which has all of both operands."""
+    operand = Layout((Digit("x", 16),), (Digit("e", 16),))
+    sums = Layout((Digit("y", 2), Digit("e", 8)), (Digit("x", 16),))
+    return Fragments(f"wmma11_16x16x16_{short}", (16, 2), operand, operand, sums)
+
+
+def _wmma12(short: str) -> Fragments:
+    """16 × 16 sums in 32 threads, each half of which has half of the steps."""
+    operand = Layout((Digit("x", 16),), (Digit("e", 8), Digit("y", 2)))
+    sums = Layout((Digit("e", 8), Digit("y", 2)), (Digit("x", 16),))
+    return Fragments(f"wmma12_16x16x16_{short}", (16, 2), operand, operand, sums)
+
+
+# how operands and sums lie, the type of both operands, and that of the sums
+ROWS: tuple[tuple[Fragments, DType, DType], ...] = (
+    *((_nvidia(t, t.short), t, F32) for t in (F16, BF16, E4M3, E5M2)),
+    (_nvidia(F32, "tf32"), F32, F32),
+    (_nvidia(I8, "i8"), I8, I32),
+    *((_mfma(16, t.short), t, F32) for t in (F16, BF16)),
+    *((_mfma(32, t.short), t, F32) for t in (E4M3, E5M2)),
+    (_mfma(4, "f32"), F32, F32),
+    (_mfma(32, "i8"), I8, I32),
+    *((_wmma11(t.short), t, F32) for t in (F16, BF16)),
+    (_wmma11("i8"), I8, I32),
+    *((_wmma12(t.short), t, F32) for t in (F16, BF16, E4M3, E5M2)),
+    (_wmma12("i8"), I8, I32),
+)
