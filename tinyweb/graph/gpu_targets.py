@@ -10,6 +10,7 @@ from tinyweb.graph.target import POINTERS, Target, cpu_target, webgpu_target
 
 _F64 = frozenset({dtypes.float64})
 _F16 = frozenset({dtypes.float16})
+_BF16 = frozenset({dtypes.bfloat16})
 _WIDE = webgpu_target().arithmetic | {dtypes.int64, dtypes.uint64}
 _STORED = cpu_target().arithmetic - _F64
 # what all of them have: bytes in memory, 64-bit integers, workgroups of up to three dimensions
@@ -51,14 +52,24 @@ NVIDIA = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_1
 AMD = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 
 
-def nvidia_target(arch: str = "sm_90") -> Target:
-    """An NVIDIA GPU of one of the architectures NVIDIA; ValueError for others."""
+# bytes of shared memory that a workgroup can have: the most there is, less what the driver takes
+_NVIDIA_SHARED = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_120": 99, "sm_120a": 99}
+_NVIDIA_MATRICES = ("mma_sync_16x16x16_f16", "mma_sync_16x16x16_bf16", "mma_sync_16x16x32_i8")
+
+
+def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
+    """An NVIDIA GPU of one of the architectures NVIDIA; ValueError for others. `tf32`: products of float32 may round
+    their factors to 10 binary digits, which tensor cores do.
+    """
     if arch not in NVIDIA:
         raise ValueError(f"no NVIDIA architecture is called {arch!r}: choose one of {', '.join(NVIDIA)}")
+    ampere = arch != "sm_75"  # or later: brain floats, copies that arrive later, matrices of integers and brain floats
+    matrices = (*_NVIDIA_MATRICES, *(("mma_sync_16x16x8_tf32",) if tf32 else ())) if ampere else ()
     return replace(
-        _ANY, name=arch, language="cuda", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64 | _F16,
-        shared_bytes=48 << 10, max_workgroup=(1024, 1024, 64), max_invocations=256, subgroups=True,
-        instructions=("dot4_words",),
+        _ANY, name=arch, language="cuda", arithmetic=_ANY.arithmetic | _F64,
+        storage=_ANY.storage | _F64 | _F16 | (_BF16 if ampere else frozenset()),
+        shared_bytes=_NVIDIA_SHARED.get(arch, 227) << 10, max_workgroup=(1024, 1024, 64), max_invocations=256,
+        subgroups=True, instructions=(*matrices, "dot4_words"), loads_rows=True, copies_ahead=ampere, max_vector=16,
     )  # fmt: skip
 
 

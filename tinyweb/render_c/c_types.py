@@ -12,13 +12,13 @@ from tinyweb.render_c.dialect import CLANG, Dialect
 from tinyweb.render_common import f32_bits, f32_text
 
 SCALARS = CLANG.scalars
-OPTIONAL = ("f16", "f64")  # types that not every device has
+OPTIONAL = ("f16", "f64", "bf16")  # types that not every device has
 
 
 def scalar_name(dtype: DType) -> str:
     """The typedef of one element in memory and in scalar variables; bool is a byte that holds 0 or 1."""
     name = "b8" if dtype is dtypes.bool else dtype.short
-    if name not in SCALARS:
+    if name not in SCALARS and name not in OPTIONAL:
         raise DeviceError(f"{dtype.name} has no C type: lowering must replace it by a type the target stores")
     return name
 
@@ -47,7 +47,7 @@ def declare(vectors: set[str]) -> str:
 def declare_vector(name: str, dialect: Dialect) -> str:
     """What declares a vector type."""
     scalar, n = name.split("x")
-    size = 1 if scalar == "b8" else int(scalar[1:]) // 8
+    size = int(scalar.lstrip("bfiu")) // 8
     return dialect.vector.format(scalar=scalar, kind=name, n=n, size=size, native=dialect.scalars[scalar])
 
 
@@ -87,6 +87,8 @@ def _float(value: float, dtype: DType, dialect: Dialect) -> str:
         if np.isfinite(half):
             return f"(f16){literal(float(half), dtypes.float32, dialect)}"
         return dialect.bits.format(kind="f16", value=f"(u16)0x{int(half.view(np.uint16)):04x}")
+    if dtype is dtypes.bfloat16:
+        return f"(bf16){literal(value, dtypes.float32, dialect)}"
     text32 = f32_text(value)
     if text32 is None:
         return dialect.bits.format(kind="f32", value=f"0x{f32_bits(value):08x}u")

@@ -58,6 +58,9 @@ class Dialect:
     single_to_half: str = ""
     half_vectors: bool = False  # they serve vectors
     subgroup: Mapping[str, str] = field(default_factory=dict)  # the bodies that combine `x`: add and max
+    copy_ahead: str = ""  # the helper that copies `{bytes}` from {place} to {to}, where {test} holds, else zeros
+    sent: str = ""  # after such copies, which are waited for together
+    arrived: str = ""  # until all but the last {n} of those have arrived
     extensions: Mapping[str, str] = field(default_factory=dict)  # what must stand first, for types that are used
 
 
@@ -235,6 +238,9 @@ CUDA = replace(
     group=tuple(f"(i32)blockIdx.{d}" for d in "xyz"),
     thread=tuple(f"(i32)threadIdx.{d}" for d in "xyz"),
     barrier="__syncthreads();",
+    copy_ahead="copy_ahead<{bytes}>(&{to}, &{place}, {test});",
+    sent='asm volatile("cp.async.commit_group;" ::: "memory");',
+    arrived='asm volatile("cp.async.wait_group {n};" ::: "memory");',
     subgroup_size="32",
     atomic={f"atomic_{op}": f"atomic{op.title()}(&{{place}}, {{value}})" for op in ("and", "or")},
     prelude=CUDA_PRELUDE,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyweb.graph.ir import Ops, Space, UOp
+from tinyweb.graph.ir import Ops, RowsArg, Space, UOp
 from tinyweb.graph.program import Program
+from tinyweb.render_c import matrix_texts
 from tinyweb.render_c.c_types import scalar_name
 from tinyweb.render_c.dialect import Dialect
 from tinyweb.render_c.gpu_ops import GPU_EMITTERS
 from tinyweb.render_c.kernel_text import KernelText
-from tinyweb.render_common import Text, memory_of
+from tinyweb.render_common import Text, bare, gate_of, memory_of
 
 ALIGNMENT = 16  # bytes: of the widest vector
 
@@ -25,6 +26,8 @@ class GpuKernel(KernelText):
 
     def __init__(self, program: Program, dialect: Dialect) -> None:
         self.dialect = dialect
+        ahead = {u.src[2] for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"} if dialect.copy_ahead else ()
+        self._copied = frozenset(ahead)  # loads that are part of such a store
         self.threads = program.workgroup[0] * program.workgroup[1] * program.workgroup[2]
         super().__init__(program)
 
@@ -85,7 +88,15 @@ class GpuKernel(KernelText):
         elif u.op is Ops.END:
             self._out.close()
         elif u.op is Ops.BARRIER:
-            self._out.add(self.dialect.barrier)
+            self._barrier(u)
+        elif u in self._copied:
+            return
+        elif u.op is Ops.LOAD and isinstance(u.arg, RowsArg):
+            name, text, vectors = matrix_texts.load_rows(u, self.dialect)
+            self.need(name, text, vectors)
+            self._define(u, f"{name}(&{self._place(memory_of(u.src[0]), u.src[1], 0, 1)})")
+        elif u.op is Ops.STORE and u.arg == "ahead" and self.dialect.copy_ahead:
+            self._copy_ahead(u)
         elif u.op is Ops.LOAD:
             self._define(u, self._load(u))
         elif u.op is Ops.STORE:
@@ -94,6 +105,24 @@ class GpuKernel(KernelText):
             self._define(u, self.emitters[u.op](self, u))
         else:
             raise self.error(f"{self.dialect.name} has no text for {u.op.name} of {u.dtype.name}")
+
+    def _barrier(self, u: UOp) -> None:
+        if u.arg == "sent":
+            if self.dialect.sent:
+                self._out.add(self.dialect.sent)
+            return
+        if u.arg is not None and self.dialect.arrived:
+            self._out.add(self.dialect.arrived.format(n=u.arg))
+        self._out.add(self.dialect.barrier)
+
+    def _copy_ahead(self, u: UOp) -> None:
+        """A copy to shared memory that may arrive later."""
+        self.need("copy_ahead", matrix_texts.COPY_AHEAD, set())
+        load, gate = u.src[2], gate_of(u)
+        test = self.x(load.src[2]) if len(load.src) > 2 else "true"
+        to, place = (self._place(memory_of(x.src[0]), x.src[1], 0, 1) for x in (u, load))
+        text = self.dialect.copy_ahead.format(bytes=load.dtype.nbytes(load.arg), to=to, place=place, test=bare(test))
+        self._out.add(text if gate is None else f"if ({bare(self.x(gate))}) {text}")
 
     def _space(self, memory: UOp) -> str:
         if memory.op is Ops.PARAM:
@@ -109,7 +138,7 @@ class GpuKernel(KernelText):
         return next(i.written for i in self.program.params if i.slot == memory.arg.slot)
 
     def _assign(self, u: UOp, place: str, text: str) -> str:
-        if u.arg is None:
+        if u.arg in (None, "ahead"):
             return f"{place} = {text}"
         if u.arg not in self.dialect.atomic or memory_of(u.src[0]).op is not Ops.PARAM:
             raise self.error(f"{self.dialect.name} cannot store with {u.arg!r}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from typing import cast as typed
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp
-from tinyweb.render_c import gpu_helpers
+from tinyweb.graph.ir import Fragments, Ops, UOp
+from tinyweb.render_c import gpu_helpers, matrix_texts
 from tinyweb.render_c.c_ops import EMITTERS, Emitter, cast, is_number, on_bools, stack
 from tinyweb.render_c.c_types import scalar_name, vector_name
 from tinyweb.render_common import bare, lanes
@@ -60,6 +60,9 @@ def _half(k: KernelText, function: str, u: UOp, source: str, to: str) -> str:
 
 def _dot(k: KernelText, u: UOp) -> str:
     """Four products of the bytes of each word, added to c."""
+    if isinstance(u.arg, Fragments):
+        k.need(u.arg.name, *matrix_texts.multiply(u, k.dialect))
+        return f"{u.arg.name}({', '.join(bare(k.x(s)) for s in u.src)})"
     if u.arg is not None or u.src[0].dtype is not dtypes.uint32 or len(u.src) != 3:
         raise k.error(f"{k.dialect.name} has no text for DOT of {u.src[0].dtype.name} with {u.arg!r}")
     k.need("dot4", f"{k.dialect.function} i32 dot4(u32 a, u32 b, i32 c) {{ {k.dialect.dot4} }}\n", set())

@@ -1,0 +1,100 @@
+"""Functions for the matrix instructions of GPUs (`graph/optimize/matrices.py`), and for what they read.
+
+NVIDIA's are written as PTX (PTX ISA: mma, ldmatrix, cp.async), AMD's as Clang's builtins.
+"""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import Fragments, RowsArg, UOp
+from tinyweb.render_c.c_types import scalar_name, vector_name
+from tinyweb.render_c.dialect import Dialect
+
+# what mma.sync calls the types of operands and sums
+_PTX = {
+    "f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("tf32", "f32"), "i8": ("s8", "s32"),
+    "e4m3": ("e4m3", "f32"), "e5m2": ("e5m2", "f32"),
+}  # fmt: skip
+# builtins by the name of the instruction, and the type that an operand has there
+_AMD = {
+    "mfma_16x16x16_f16": ("mfma_f32_16x16x16f16", "f16x4"),
+    "mfma_16x16x16_bf16": ("mfma_f32_16x16x16bf16_1k", "i16x4"),
+    "mfma_16x16x4_f32": ("mfma_f32_16x16x4f32", "f32"),
+    "mfma_16x16x32_i8": ("mfma_i32_16x16x32_i8", "i64"),
+    "mfma_16x16x32_e4m3": ("mfma_f32_16x16x32_fp8_fp8", "i64"),
+    "mfma_16x16x32_e5m2": ("mfma_f32_16x16x32_bf8_bf8", "i64"),
+    "wmma11_16x16x16_f16": ("wmma_f32_16x16x16_f16_w32", "f16x16"),
+    "wmma11_16x16x16_bf16": ("wmma_f32_16x16x16_bf16_w32", "i16x16"),
+    "wmma11_16x16x16_i8": ("wmma_i32_16x16x16_iu8_w32", "i32x4"),
+    "wmma12_16x16x16_f16": ("wmma_f32_16x16x16_f16_w32_gfx12", "f16x8"),
+    "wmma12_16x16x16_bf16": ("wmma_f32_16x16x16_bf16_w32_gfx12", "i16x8"),
+    "wmma12_16x16x16_i8": ("wmma_i32_16x16x16_iu8_w32_gfx12", "i32x2"),
+    "wmma12_16x16x16_e4m3": ("wmma_f32_16x16x16_fp8_fp8_w32_gfx12", "i32x2"),
+    "wmma12_16x16x16_e5m2": ("wmma_f32_16x16x16_bf8_bf8_w32_gfx12", "i32x2"),
+}  # fmt: skip
+
+
+def multiply(u: UOp, dialect: Dialect) -> tuple[str, set[str]]:
+    """The function `sums NAME(a, b, sums)` of a DOT of fragments, and the vectors it needs."""
+    f = u.arg
+    assert isinstance(f, Fragments)
+    a, b, sums = (vector_name(scalar_name(s.dtype), n.size) for s, n in zip(u.src, (f.a, f.b, f.sums)))
+    head = f"{dialect.function} {sums} {f.name}({a} a, {b} b, {sums} c) {{\n"
+    if f.name.startswith("mma_sync"):
+        return head + _mma(f), {a, b, sums, "u32x4"}
+    builtin, kind = _AMD[f.name]
+    x, y = (dialect.bits.format(kind=kind, value=v) for v in "ab")
+    if "iu8" in builtin:
+        arguments = f"true, {x}, true, {y}, c, false"
+    elif builtin.startswith("mfma"):
+        arguments = f"{x}, {y}, c, 0, 0, 0"
+    else:
+        arguments = f"{x}, {y}, c"
+    return head + f"  return __builtin_amdgcn_{builtin}({arguments});\n}}\n", {a, b, sums, kind}
+
+
+def _mma(f: Fragments) -> str:
+    """Two instructions of 8 columns each."""
+    short = f.name.rpartition("_")[2]
+    operand, sums = _PTX[short]
+    steps = f.a.shape[1]
+    name = f"mma.sync.aligned.m16n8k{steps}.row.col.{sums}.{operand}.{operand}.{sums}"
+    constraint = "f" if sums == "f32" else "r"
+    lines = ["  const u32x4 x = as<u32x4>(a), y = as<u32x4>(b);"]
+    for half in range(2):
+        outputs = ", ".join(f'"+{constraint}"(c[{4 * half + i}])' for i in range(4))
+        inputs = ", ".join(
+            f'"r"({v})' for v in ("x[0]", "x[1]", "x[2]", "x[3]", f"y[{2 * half}]", f"y[{2 * half + 1}]")
+        )
+        lines.append(
+            f'  asm("{name} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"\n'
+            f"      : {outputs}\n      : {inputs});"
+        )
+    return "\n".join([*lines, "  return c;\n}\n"])
+
+
+def load_rows(u: UOp, dialect: Dialect) -> tuple[str, str, set[str]]:
+    """The name of a function of the address of a row, its text, and the vectors that it needs."""
+    assert isinstance(u.arg, RowsArg)
+    scalar = scalar_name(u.dtype)
+    kind, name = vector_name(scalar, u.arg.count), f"rows_{'t_' if u.arg.transposed else ''}{scalar}"
+    order = ".trans" if u.arg.transposed else ""
+    text = (
+        f"{dialect.function} {kind} {name}(const {scalar} *row) {{\n  u32 r0, r1, r2, r3;\n"
+        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{%0, %1, %2, %3}}, [%4];"\n'
+        '      : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"((u32)__cvta_generic_to_shared(row)) : "memory");\n'
+        f"  return as<{kind}>(u32x4(r0, r1, r2, r3));\n}}\n"
+    )
+    return name, text, {kind, "u32x4"}
+
+
+COPY_AHEAD = """\
+template <int BYTES> static __device__ __forceinline__ void copy_ahead(void *to, const void *from, bool all) {
+  const unsigned there = (unsigned)__cvta_generic_to_shared(to);
+  const int count = all ? BYTES : 0;  // what is not read is zero
+  if (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(there), "l"(from), "r"(count) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
+                 : : "r"(there), "l"(from), "r"(count), "n"(BYTES) : "memory");
+}
+"""
