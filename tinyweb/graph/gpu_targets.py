@@ -73,6 +73,15 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
     )  # fmt: skip
 
 
+_MFMA = ("mfma_16x16x16_f16", "mfma_16x16x16_bf16", "mfma_16x16x4_f32")
+_WMMA11 = ("wmma11_16x16x16_f16", "wmma11_16x16x16_bf16", "wmma11_16x16x16_i8")
+_AMD_MATRICES = {
+    "gfx90a": _MFMA, "gfx942": (*_MFMA, "mfma_16x16x32_i8"), "gfx950": (*_MFMA, "mfma_16x16x32_i8"),
+    "gfx1100": _WMMA11, "gfx1151": _WMMA11,
+    "gfx1201": ("wmma12_16x16x16_f16", "wmma12_16x16x16_bf16", "wmma12_16x16x16_i8"),
+}  # fmt: skip
+
+
 def amd_target(arch: str = "gfx1100") -> Target:
     """An AMD GPU of one of the architectures AMD, or another one of their generations (gfx9 to gfx12), of which the
     least is expected; ValueError for others."""
@@ -81,7 +90,9 @@ def amd_target(arch: str = "gfx1100") -> Target:
         raise ValueError(f"no AMD architecture is called {arch!r}: choose one of {', '.join(AMD)}")
     dots = arch in AMD or generation[1] in ("11", "12")
     return replace(
-        _ANY, name=arch, language="hip", arithmetic=_ANY.arithmetic | _F64, storage=_ANY.storage | _F64,
+        _ANY, name=arch, language="hip", arithmetic=_ANY.arithmetic | _F64,
+        storage=_ANY.storage | _F64 | _F16 | _BF16, max_vector=16,
         shared_bytes=(160 if arch == "gfx950" else 64) << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
-        subgroups=True, thread_registers=256, instructions=("dot4_words",) if dots else (),
+        subgroups=True, thread_registers=256,
+        instructions=(*_AMD_MATRICES.get(arch, ()), *(("dot4_words",) if dots else ())),
     )  # fmt: skip

@@ -48,6 +48,15 @@ struct Half {{
   {_FUNCTION} operator float() const {{ float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }}
 }};"""
 
+CUDA_BRAIN = f"""\
+struct Brain {{
+  unsigned short bits;
+  Brain() = default;
+  {_FUNCTION} Brain(float x) {{ asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }}
+  template <class T> {_FUNCTION} Brain(T x) : Brain((float)x) {{}}
+  {_FUNCTION} operator float() const {{ return __uint_as_float((unsigned)bits << 16); }}
+}};"""
+
 CUDA_PRELUDE = f"""\
 template <int BYTES> struct MaskOf;
 template <> struct MaskOf<1> {{ typedef signed char type; }};

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tinyweb.render_c.cuda_prelude import CUDA_HALF, CUDA_PRELUDE
+from tinyweb.render_c.cuda_prelude import CUDA_BRAIN, CUDA_HALF, CUDA_PRELUDE
 from tinyweb.render_c.gpu_prelude import HIP_PRELUDE, OPENCL_PRELUDE
 
 _WORDS = {
@@ -191,6 +191,7 @@ _IN_WAVE = """
 HIP = replace(
     _CPP,
     name="HIP C++",
+    scalars={**_CPP.scalars, "bf16": "__bf16"},
     subgroup={
         "add": _IN_WAVE.replace("COMBINED", "x + y"),
         "max": _IN_WAVE.replace("COMBINED", "(x < y ? y : x)"),
@@ -211,8 +212,8 @@ HIP = replace(
 CUDA = replace(
     _CPP,
     name="CUDA C++",
-    scalars={**_WORDS, "f16": "Half"},
-    extensions={"f16": CUDA_HALF},
+    scalars={**_WORDS, "f16": "Half", "bf16": "Brain"},
+    extensions={"f16": CUDA_HALF, "bf16": CUDA_BRAIN},
     fused="multiply_add",
     subgroup={
         "add": _SHUFFLES.replace("COMBINED", "x + y"),

@@ -254,7 +254,8 @@ class _Devectorizer(Loads, Dots):
         acc, summand = self._chain(u)
         if acc is not None and summand is not None:
             start = self._known(acc, point)
-            if start.shape and not any(isinstance(point[r], Chunk) for r in summand.lanes):
+            held = isinstance(summand.src[0].arg, Fragments)
+            if start.shape and not held and not any(isinstance(point[r], Chunk) for r in summand.lanes):
                 # one sum beside a vector: a chain per lane would be the same work again and again
                 return u.replace(src=(start, splat(self._reduce(summand, point, None), lanes_of(start))))
             return self._reduce(summand, point, start)

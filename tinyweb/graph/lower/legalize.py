@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from tinyweb.dtype import DType, dtypes, round_to
-from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, Ops, UOp
+from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, Ops, Space, UOp
 from tinyweb.graph.lower.formats import decode, encode, is_narrow, round_odd
 from tinyweb.graph.lower.memory_access import carrier_of
 from tinyweb.graph.optimize.instructions import DOT4_WORDS
@@ -81,6 +81,8 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if u.op is Ops.STORE:
         value = _narrowed(src[2], u.src[0].dtype, target, rounded=True)
         return u.with_sources(src if value is None else (*src[:2], value, *src[3:]))
+    if u.op is Ops.STAGE and _is_moved(u, src[0], target):
+        return u.with_sources((src[0].replace(dtype=u.dtype), *src[1:]))
     if u.op is Ops.STAGE and (value := _narrowed(src[0], u.dtype, target)) is not None:
         return u.with_sources((value, *src[1:]))
     if u.op is Ops.CAST:
@@ -105,6 +107,12 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if u.dtype.is_int and u.op in ELEMENTWISE | {Ops.REDUCE} and u.op not in _KEEPS_RANGE and u.arg is not Ops.MAX:
         return in_range(out, u.dtype)
     return out
+
+
+def _is_moved(u: UOp, value: UOp, target: Target) -> bool:
+    """Whether a STAGE of a workgroup has integers as they lie in other memory."""
+    narrow = u.arg.space is Space.SHARED and u.dtype.is_int and u.dtype.bits < 32
+    return narrow and u.dtype in target.storage and value.op is Ops.LOAD and value.src[0].dtype is u.dtype
 
 
 def _size_of(src: tuple[UOp, ...]) -> UOp | None:

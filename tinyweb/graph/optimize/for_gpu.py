@@ -19,6 +19,7 @@ from tinyweb.graph.optimize.for_product import (
     by_stride,
     matrix_product,
     most,
+    product_in_registers,
 )
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
@@ -104,6 +105,10 @@ def repeat(b: Builder, r: UOp) -> bool:
 
 def reduction(b: Builder, dominant: UOp) -> None:
     """Matrix times vector, sums of rows, and rows that are reduced and then written."""
+    outputs = [r for r in b.k.outputs if r in dominant.ranges]
+    if outputs == b.k.outputs and product_in_registers(b, dominant, outputs):
+        b.grid(loops(b, b.k.outputs))
+        return
     if actions := (*grouped(b.k, dominant), *instructions(b, dominant)):
         b.rewrite(*actions)
         assert b.k.dominant is not None

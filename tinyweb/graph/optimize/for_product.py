@@ -83,9 +83,6 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     if min(map(k.volume, both)) < MATRIX or min(k.size(axes[0]) for axes in both) < LANES:
         return False
     batches = k.volume([r for r in outputs if r not in both[0] + both[1]])
-    for instruction in b.instructions(held=True):
-        if held_product(b, dominant, *both, batches, instruction):
-            return True
     for instruction in b.instructions(together=True):
         if subgroup_product(b, dominant, *both, instruction):
             return True
@@ -105,6 +102,16 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
             return True
         b.back(mark)
     return False
+
+
+def product_in_registers(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
+    """Matrices that subgroups multiply in their registers, where the target does; whether this was such a product."""
+    held = b.instructions(held=True)
+    both = product_of(b.k, dominant, outputs) if held else ([], [])
+    if not all(both) or min(map(b.k.volume, both)) < MATRIX:
+        return False
+    batches = b.k.volume([r for r in outputs if r not in both[0] + both[1]])
+    return any(held_product(b, dominant, *both, batches, instruction) for instruction in held)
 
 
 def fused_columns(b: Builder, along: list[UOp], tile: tuple[Side, Side]) -> bool:
