@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyweb.graph.ir import AxisKind, Digit, Space, UOp
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Digit, Ops, Space, UOp
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.instructions import Instruction
@@ -25,6 +26,7 @@ ENOUGH = 128  # workgroups that keep a GPU busy
 SLOTS = (4, 3, 2, 1)  # blocks of steps that are in shared memory at a time
 ROW_BYTES = 64  # of an operand that is in shared memory at a time
 PAD_BYTES = 16  # behind each row: rows side by side begin in other banks
+MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
 MOST_IDLE = 4  # what is computed beyond the ends, over what is wanted, at most
 SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
 
@@ -34,16 +36,33 @@ def held_product(
 ) -> bool:
     """Matrices that subgroups multiply in their registers: the largest tiles of which there are enough; whether they
     fit."""
-    k, mark = b.k, b.mark()
+    k, mark, fragments = b.k, b.mark(), instruction.fragments
+    assert fragments is not None
     axes = down[0], along[0]
+    value = dominant.src[0]
+    factors = [s.src[0] if s.op is Ops.CAST else s for s in value.src] if value.op is Ops.MUL else []
+    if not factors or any(f.op is not Ops.LOAD or f.dtype is not t for f, t in zip(factors, instruction.operands)):
+        return False
     if len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
         return False
     volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
+    written = sum(u.op in ELEMENTWISE for s in k.stores for u in _after(s.src[2], dominant))
     for tile in _tiles(k.size(axes[0]), k.size(axes[1]), instruction, batches * volumes[0] * volumes[1]):
-        if _with_tile(b, dominant, axes, tile, instruction):
+        sums = tile[1][0] * tile[1][1] * fragments.sums.size
+        if sums * written <= MOST_WRITTEN and _with_tile(b, dominant, axes, tile, instruction):
             return True
         b.back(mark)
     return False
+
+
+def _after(value: UOp, reduce: UOp) -> list[UOp]:
+    """What is computed of a reduction's result."""
+    seen, stack = {value, reduce}, [value]
+    while stack:
+        more = [s for s in stack.pop().src if s not in seen]
+        seen.update(more)
+        stack.extend(more)
+    return [u for u in seen if u is not reduce and u.dtype is not dtypes.index]
 
 
 Tile = tuple[tuple[int, int], tuple[int, int]]

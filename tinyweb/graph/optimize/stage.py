@@ -219,7 +219,7 @@ class Stage(Action):
         arg = StageArg(self.space, self.pad if row < len(tile) else 0, row)
         strides = arg.strides([int(r.src[0].arg) for r in tile])[0]
         if run:
-            parts = _in_parts(run, copies, VECTORS[value.dtype.bits], AxisKind.VECTOR)
+            parts = _in_parts(run, copies, VECTORS.get(value.dtype.bits, ()), AxisKind.VECTOR)
             filled[-len(run) :] = parts
             row = len(parts)
         arg = replace(arg, row=row, slots=self.slots)
