@@ -1,0 +1,107 @@
+"""Products on an NVIDIA GPU's tensor cores, where there is one: sizes, epilogues and orders of operands."""
+
+import numpy as np
+import pytest
+
+from tinyweb import Tensor
+from tinyweb.device import Device
+from tinyweb.dtype import DType, dtypes
+from tinyweb.errors import TinywebError
+from tinyweb.graph.ir import Fragments, Ops
+from tinyweb.graph.lower import program_for
+from tinyweb.tracing import capture
+
+F16, BF16, F32, I8, I32 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.int8, dtypes.int32
+
+
+def _device() -> str | None:
+    try:
+        Device["CUDA"]
+    except TinywebError as error:
+        return str(error)
+    return None
+
+
+pytestmark = pytest.mark.skipif(_device() is not None, reason=f"no NVIDIA GPU: {_device()}")
+rng = np.random.default_rng(11)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def on_device(values: np.ndarray, dtype: DType) -> tuple[Tensor, np.ndarray]:
+    """A tensor of the device, and its values in float64."""
+    t = Tensor(values, device="CUDA").cast(dtype).realize()
+    return t, t.cast(F32).numpy().astype(np.float64)
+
+
+def with_matrices(value: Tensor) -> bool:
+    """Whether the kernels of a value have matrix instructions."""
+    target = Device["CUDA"].runtime.target
+    programs = [program_for(c.kernel, target) for c in capture(lambda: value.realize()).calls]
+    return any(u.op is Ops.DOT and isinstance(u.arg, Fragments) for p in programs for u in p.uops)
+
+
+def check(got: Tensor, want: np.ndarray, steps: int) -> None:
+    scale = np.sqrt(steps)
+    np.testing.assert_allclose(got.cast(F32).numpy(), want, rtol=1e-2, atol=2e-3 * scale + 1e-2 * scale / 10)
+
+
+SIZES = (
+    [(64, 64, 64), (128, 256, 64), (512, 512, 512), (1024, 768, 3072), (16, 4096, 4096), (100, 100, 100)]
+    + [(17, 33, 65), (1000, 1000, 1000), (257, 511, 129), (64, 50257, 64), (31, 129, 2049), (4096, 32, 48)]
+    + [tuple(int(n) for n in rng.integers(16, 700, 3)) for _ in range(12)]
+)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16])
+@pytest.mark.parametrize("m,n,k", SIZES)
+def test_sizes(m: int, n: int, k: int, dtype: DType) -> None:
+    (a, x), (b, y) = on_device(numbers(m, k), dtype), on_device(numbers(k, n), dtype)
+    check(a @ b, x @ y, k)
+
+
+@pytest.mark.parametrize("flipped", [(i, j) for i in (False, True) for j in (False, True)])
+@pytest.mark.parametrize("m,n,k", [(256, 384, 128), (130, 70, 200), (512, 512, 96)])
+def test_orders(m: int, n: int, k: int, flipped: tuple[bool, bool]) -> None:
+    a, x = on_device(numbers(k, m) if flipped[0] else numbers(m, k), F16)
+    b, y = on_device(numbers(n, k) if flipped[1] else numbers(k, n), F16)
+    a, x = (a.T, x.T) if flipped[0] else (a, x)
+    b, y = (b.T, y.T) if flipped[1] else (b, y)
+    check(a @ b, x @ y, k)
+
+
+def test_they_are_used() -> None:
+    for dtype in (F16, BF16):
+        a, b = (Tensor.empty(512, 512, dtype=dtype, device="CUDA") for _ in range(2))
+        assert with_matrices(a @ b)
+
+
+@pytest.mark.parametrize("m,n,k", [(256, 512, 256), (77, 200, 100)])
+def test_epilogues(m: int, n: int, k: int) -> None:
+    (a, x), (b, y), (c, z) = (on_device(numbers(*s), F16) for s in ((m, k), (k, n), (n,)))
+    product = x @ y / 16
+    check(((a @ b).cast(F32) / 16 + c.cast(F32)).relu(), np.maximum(product + z, 0), k)
+    gelu = ((a @ b).cast(F32) / 16 + c.cast(F32)).gelu("tanh").numpy()
+    v = product + z
+    want = 0.5 * v * (1 + np.tanh(np.sqrt(2 / np.pi) * (v + 0.044715 * v**3)))
+    np.testing.assert_allclose(gelu, want, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    "heads,rows,columns,width", [(8, 128, 128, 64), (6, 197, 197, 64), (4, 1, 300, 128), (3, 65, 33, 80)]
+)
+def test_attention_shapes(heads: int, rows: int, columns: int, width: int) -> None:
+    (q, x), (k, y), (v, z) = (on_device(numbers(2, heads, n, width), F16) for n in (rows, columns, columns))
+    check(q @ k.transpose(-1, -2), x @ y.swapaxes(-1, -2), width)
+    p, w = on_device(rng.random((2, heads, rows, columns)).astype(np.float32), F16)
+    check(p @ v, w @ z, columns)
+
+
+@pytest.mark.parametrize("m,n,k", [(128, 128, 128), (256, 512, 1024), (33, 65, 129), (100, 200, 300)])
+def test_bytes(m: int, n: int, k: int) -> None:
+    x, y = (rng.integers(-128, 128, s).astype(np.int8) for s in ((m, k), (k, n)))
+    a, b = (Tensor(v, device="CUDA") for v in (x, y))
+    product = (a.cast(I32).reshape(m, 1, k) * b.cast(I32).T.reshape(1, n, k)).sum(-1)
+    np.testing.assert_array_equal(product.cast(I32).numpy(), x.astype(np.int32) @ y.astype(np.int32))
