@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Digit, Ops, Space, UOp
+from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Digit, Ops, Space, UOp
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.instructions import Instruction
@@ -23,10 +23,11 @@ TILES = (
     ((1, 2), (1, 2)), ((1, 2), (1, 1)),
 )  # fmt: skip
 ENOUGH = 128  # workgroups that keep a GPU busy
-SLOTS = (4, 3, 2, 1)  # blocks of steps that are in shared memory at a time
-ROW_BYTES = 64  # of an operand that is in shared memory at a time
+# bytes of an operand's row, and blocks of such rows, that are in shared memory at a time; without copies ahead the last
+BLOCKS = ((128, 4), (128, 3), (64, 4), (64, 3), (64, 2), (64, 1))
 PAD_BYTES = 16  # behind each row: rows side by side begin in other banks
 MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
+FUNCTION = 32  # operations that a function is made of
 MOST_IDLE = 4  # what is computed beyond the ends, over what is wanted, at most
 SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
 
@@ -46,7 +47,8 @@ def held_product(
     if len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
         return False
     volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
-    written = sum(u.op in ELEMENTWISE for s in k.stores for u in _after(s.src[2], dominant))
+    after = [u for s in k.stores for u in _after(s.src[2], dominant)]
+    written = sum(FUNCTION if u.op in TRANSCENDENTAL else u.op in ELEMENTWISE for u in after)
     for tile in _tiles(k.size(axes[0]), k.size(axes[1]), instruction, batches * volumes[0] * volumes[1]):
         sums = tile[1][0] * tile[1][1] * fragments.sums.size
         if sums * written <= MOST_WRITTEN and _with_tile(b, dominant, axes, tile, instruction):
@@ -92,9 +94,8 @@ def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
 def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, instruction: Instruction) -> bool:
     fragments, k = instruction.fragments, b.k
     assert fragments is not None
-    width = instruction.operands[0].bits // 8
-    steps, size = dominant.src[-1], instruction.steps
-    if not isinstance(k.exact(steps), int):
+    width, size = instruction.operands[0].bits // 8, instruction.steps
+    if not isinstance(k.exact(dominant.src[-1]), int):
         return False
     whole = extent(tile, instruction)
     for i, (r, digits) in enumerate(zip(axes, (fragments.sums.first, fragments.sums.second))):
@@ -105,7 +106,17 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, ins
         subgroups, lanes = b.split(outer, tiles)
         b.bind(lanes, AxisKind.UNROLL)
         b.bind(subgroups, AxisKind.THREAD, SUBGROUPS[not i])
-    depth = max(ROW_BYTES // width // size, 1)
+    mark = b.mark()
+    for row_bytes, slots in BLOCKS if b.target.copies_ahead else BLOCKS[-1:]:
+        if _with_blocks(b, dominant, instruction, max(row_bytes // width // size, 1), slots):
+            return True
+        b.back(mark)
+    return False
+
+
+def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int, slots: int) -> bool:
+    """So many matrices along the steps in shared memory at a time, and so many blocks of them."""
+    k, steps, size = b.k, dominant.src[-1], instruction.steps
     while depth > 1 and (depth - 1) * size >= k.size(steps):
         depth //= 2
     at, inner = b.split(steps.arg.name, depth * size)
@@ -114,14 +125,10 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, ins
         return False
     b.bind(blocks, AxisKind.UNROLL)
     loads = [u for u in k.summed if u.src[1].ranges.intersection(dominant.src[1:])]
-    stages, mark = stages_of(loads, (), at, Space.SHARED, PAD_BYTES // width, raw=True), b.mark()
-    for slots in SLOTS if b.target.copies_ahead else (1,):
-        for stage in stages:
-            b.attempt(replace(stage, slots=slots))
-        if not excess(b.kernel, b.target):
-            return True
-        b.back(mark)
-    return False
+    pad = PAD_BYTES * 8 // instruction.operands[0].bits
+    for stage in stages_of(loads, (), at, Space.SHARED, pad, raw=True):
+        b.attempt(replace(stage, slots=slots))
+    return not excess(b.kernel, b.target)
 
 
 def _bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str:
