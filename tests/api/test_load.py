@@ -13,12 +13,13 @@ import struct
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.api.running import Running
+from tests.api.running import Running, running, served
 
 CLIENTS = 64
 LEAKED = 48 * 2**20  # bytes that a process may grow by without having kept anything: the allocator's holes
@@ -172,3 +173,20 @@ def test_pages_of_who_vanished(server: Running) -> None:
         connection.getresponse().read(10)
         assert server.scheduler.load[0] > 0
     assert server.idle(10)
+
+
+@pytest.mark.slow
+def test_few_pages(server: Running, model_folder: Path) -> None:
+    """Of one context for all answers: they wait, give pages back and go on, and are what they are with many."""
+    body = {
+        "model": "tinychat",
+        "temperature": 0.9,
+        "max_tokens": 120,
+        "prompt": "Once upon a time",
+        "n": 12,
+        "seed": 3,
+    }
+    want = [c["text"] for c in server.ask("/v1/completions", body)[1]["choices"]]
+    with running([served(model_folder, "tinychat", parallel=12, cache_tokens=512)]) as small:
+        assert [c["text"] for c in small.ask("/v1/completions", body)[1]["choices"]] == want
+        assert small.scheduler.preempted > 0 and small.idle()

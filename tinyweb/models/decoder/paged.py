@@ -68,14 +68,18 @@ class PagedCache(Cache):
             if isinstance(start, Tensor):
                 found[name] = self._by_head(memory[self._slots(start)])
                 continue
-            paged = memory.reshape(self.count, PAGE, *memory.shape[1:])[self.table[:, : self.used]]
+            paged = memory.reshape(self.count, PAGE, *memory.shape[1:])[self._inside(self.table[:, : self.used])]
             found[name] = self._by_head(paged.reshape(paged.shape[0], paged.shape[1] * PAGE, *paged.shape[3:]))
         return self.widened(found)
 
     def _slots(self, start: Tensor) -> Tensor:
         """Where positions (batch, tokens) are in memory."""
-        pages = self.table.gather(1, start // PAGE)
+        pages = self._inside(self.table.gather(1, start // PAGE))
         return (pages * PAGE + start % PAGE).cast(dtypes.int32)
+
+    def _inside(self, pages: Tensor) -> Tensor:
+        """The pages, which are there: kernels need not ask for each whether it is."""
+        return pages.clamp(0, self.count - 1)
 
     def _by_head(self, rows: Tensor) -> Tensor:
         """(batch, n, …, heads, width) → (…, batch · heads, n, width)."""
