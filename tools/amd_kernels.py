@@ -63,11 +63,11 @@ def row(network: str, chip: str, kernels: Sequence[Resources]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chips", default=",".join(AMD))
-    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--networks", default="; ".join(NETWORKS))
     parser.add_argument("--print", action="store_true", help="write nothing")
     given = parser.parse_args()
     lines = [HEAD]
-    for network in given.networks.split(","):
+    for network in given.networks.split("; "):
         for chip in given.chips.split(","):
             lines.append(row(network, chip, compiled(network, chip)))
             print(lines[-1], flush=True)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import UOp, size_max
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
@@ -121,11 +121,23 @@ def _llama(quant: str) -> Any:
         return Decoder(config, names, Nothing(), quant, CONTEXT, DEVICE, "float")  # type: ignore[arg-type]
 
 
+def products(target: Target) -> Plans:
+    """Products of square matrices, of types that GPUs have matrix instructions for."""
+
+    def product(operand: DType, result: DType) -> Plan:
+        a, b = (Tensor.empty(2048, 2048, dtype=operand, device=DEVICE) for _ in range(2))
+        return capture(lambda: (a.cast(result) @ b.cast(result)).realize(), target)
+
+    floats = {t.short: product(t, dtypes.float32) for t in (dtypes.float16, dtypes.bfloat16)}
+    return {**floats, "i8": product(dtypes.int8, dtypes.int32)}
+
+
 NETWORKS: dict[str, Callable[[Target], Plans]] = {
     "tinychat-7m q8": tinychat,
     "YOLOv8n": yolov8n,
     "tinysd": unet,
     **{f"Llama-1B {quant}": partial(llama, quant) for quant in ("q4", "q8", "f16")},
+    "products f16, bf16, i8": products,
 }
 
 

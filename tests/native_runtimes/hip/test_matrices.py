@@ -1,0 +1,35 @@
+"""Matrix instructions of AMD's GPUs: where each thread's elements lie, by running the text of kernels."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from tests.native_runtimes.hip.standin import StandIn
+from tests.native_runtimes.test_lowered import compare
+from tinyweb import Tensor
+from tinyweb.dtype import BY_NAME, dtypes
+from tinyweb.native_runtimes.hip import HipRuntime
+
+CHIPS = {"gfx942": "_mfma_", "gfx1100": "_wmma_", "gfx1201": "_gfx12"}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
+def test_products_by_waves(monkeypatch: pytest.MonkeyPatch, name: str, chip: str) -> None:
+    standin, random, dtype = StandIn(monkeypatch, chip), np.random.default_rng(0), BY_NAME[name]
+    runtime = HipRuntime()
+    a, b = (random.integers(-8, 9, size).astype(np.float32) for size in ((128, 64), (64, 128)))
+    result = dtypes.int32 if dtype.is_int else dtypes.float32
+
+    def ours(x: Tensor, y: Tensor) -> Tensor:
+        x, y = (t.cast(dtype).contiguous() for t in (x, y))
+        return x.cast(result) @ y.cast(result)
+
+    compare(runtime, runtime.target, [a, b], ours, (a @ b).astype(np.int32 if dtype.is_int else np.float32))
+    standin.check()
+    assert any(CHIPS[chip] in source.partition("extern")[0] for _, source in standin.programs.values())
+    gc.collect()
+    runtime.close()
