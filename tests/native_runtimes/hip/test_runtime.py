@@ -204,7 +204,7 @@ def test_threads_of_a_wave_reduce_together(monkeypatch: pytest.MonkeyPatch, name
     assert runtime.target.subgroups
     compare(runtime, runtime.target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
     standin.check()
-    assert any("of_lane(x" in source for _, source in standin.programs.values()) or name == "groups with scales"
+    assert name != "softmax" or any("of_lane(x" in source for _, source in standin.programs.values())
     gc.collect()
     runtime.close()
 
