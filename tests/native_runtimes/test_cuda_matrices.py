@@ -1,5 +1,7 @@
 """Products on an NVIDIA GPU's tensor cores, where there is one: sizes, epilogues and orders of operands."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -36,10 +38,10 @@ def on_device(values: np.ndarray, dtype: DType) -> tuple[Tensor, np.ndarray]:
     return t, t.cast(F32).numpy().astype(np.float64)
 
 
-def with_matrices(value: Tensor) -> bool:
-    """Whether the kernels of a value have matrix instructions."""
+def with_matrices(compute: Callable[[], Tensor]) -> bool:
+    """Whether kernels have matrix instructions."""
     target = Device["CUDA"].runtime.target
-    programs = [program_for(c.kernel, target) for c in capture(lambda: value.realize()).calls]
+    programs = [program_for(c.kernel, target) for c in capture(lambda: compute().realize()).calls]
     return any(u.op is Ops.DOT and isinstance(u.arg, Fragments) for p in programs for u in p.uops)
 
 
@@ -72,10 +74,10 @@ def test_orders(m: int, n: int, k: int, flipped: tuple[bool, bool]) -> None:
     check(a @ b, x @ y, k)
 
 
-def test_they_are_used() -> None:
-    for dtype in (F16, BF16):
-        a, b = (Tensor.empty(512, 512, dtype=dtype, device="CUDA") for _ in range(2))
-        assert with_matrices(a @ b)
+@pytest.mark.parametrize("dtype", [F16, BF16])
+def test_they_are_used(dtype: DType) -> None:
+    a, b = (Tensor.empty(512, 512, dtype=dtype, device="CUDA") for _ in range(2))
+    assert with_matrices(lambda: a @ b)
 
 
 @pytest.mark.parametrize("m,n,k", [(256, 512, 256), (77, 200, 100)])

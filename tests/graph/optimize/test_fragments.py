@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from tests.graph.lower.hand_kernels import Case, axes, check, from_bf16, kernel, normal, param, to_bf16, total, zeros
+from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.gpu_targets import nvidia_target
 from tinyweb.graph.ir import Ops, RowsArg
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.optimize.instructions import FRAGMENTS, INSTRUCTIONS, Instruction
 from tinyweb.graph.target import Target, webgpu_target
+from tinyweb.tracing import capture
 
 F32, F16, BF16, I8, I32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.int32
 NAMES = [i.name for i in FRAGMENTS]
@@ -165,3 +168,11 @@ def test_others_stay_what_they_are() -> None:
     for case in (product(3, 96, 64, F16), product(64, 64, 64, F32)):
         plain = replace(gpu, instructions=())
         assert lower(optimize(case.kernel, gpu), gpu).uops == lower(optimize(case.kernel, plain), plain).uops
+
+
+def test_blocks_that_are_filled_ahead_have_loops_of_their_own() -> None:
+    """Few columns leave threads several rounds of a block: in a loop before the first step, and in one in it."""
+    (call,) = capture(lambda: (Tensor.empty(4096, 48, dtype=F16) @ Tensor.empty(48, 32, dtype=F16)).realize()).calls
+    program = lower(optimize(call.kernel, nvidia_target("sm_90")), nvidia_target("sm_90"))
+    ends = [u.src[-1] for u in program.uops if u.op is Ops.END]
+    assert len(ends) == len(set(ends)) and any(u.op is Ops.DOT for u in program.uops)

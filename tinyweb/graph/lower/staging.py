@@ -179,7 +179,9 @@ class Staging:
         # the loops of what is reduced on the way are not written out
         loops = rounds > UNROLLED_ROUNDS or any(x.op is Ops.END for x in self.done[u.src[0]].toposort())
         kind = AxisKind.LOOP if loops else AxisKind.UNROLL
-        axis = Axis(f"fill{memory.arg.id}", 1 << 20, kind, reduce=True)
+        # what is filled ahead is filled in several places, each in a loop of its own
+        name = f"fill{memory.arg.id}" if slot is None or slot.op is not Ops.CONST else f"fill{memory.arg.id}.{slot.arg}"
+        axis = Axis(name, 1 << 20, kind, reduce=True)
         round_ = UOp(Ops.RANGE, dtypes.index, (index_const(rounds),), axis) if rounds > 1 else index_const(0)
         flat = add(make(Ops.MUL, dtypes.index, (round_, index_const(team))), mine)
         # simplified, as all that other fills may have below them: it must stay the same node when they are

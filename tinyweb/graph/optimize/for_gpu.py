@@ -310,7 +310,7 @@ def vector_along_stores(b: Builder, axes: list[UOp]) -> bool:
         follow = [s for s in k.stores if k.contiguous(s, r)]
         # a word of packed elements is stored as a whole where the vector covers it
         narrow = min((s.src[0].dtype.bits for s in follow), default=32)
-        fits = k.width(follow, r, max(b.target.max_vector, 32 // narrow)) if follow else 1
+        fits = k.width(follow, r, max(widest(b, follow), 32 // narrow)) if follow else 1
         if fits > width:
             best, width = r, fits
     if best is not None:
@@ -322,10 +322,16 @@ def vector_axis(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp])
     """The axis that most loads follow, and the vector's width along it."""
     best: tuple[tuple[int, int], UOp | None, int] = ((0, 0), None, 1)
     for r in [*bound, *rows]:
-        width = b.k.width(loads, r, b.target.max_vector)
+        width = b.k.width(loads, r, widest(b, loads))
         if width > 1 and (merit := b.k.merit(loads, r, width)) > best[0]:
             best = (merit, r, width)
     return best[1], best[2]
+
+
+def widest(b: Builder, accesses: list[UOp]) -> int:
+    """Elements of a vector that is loaded, or stored, at once."""
+    bits = max((u.src[0].dtype.bits for u in accesses), default=32)
+    return min(b.target.max_vector, max(WIDE // bits, 1))
 
 
 def unroll(b: Builder, axes: Iterable[UOp], threads: int, enough: int, most: int = 4) -> None:

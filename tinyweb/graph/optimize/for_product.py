@@ -29,7 +29,8 @@ PAD = 4  # elements between the columns of the transposed operand: threads that 
 DIVIDED = 1.1  # what tiles whose positions are divided again may cost
 ENOUGH = 128  # workgroups that keep a GPU busy
 MATRICES = (4, 2, 1)  # of sums along the rows that a subgroup keeps; of steps that are in shared memory at a time
-DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
+DEPTHS = (32, 16, 8, 4)  # steps of the reduction in shared memory at a time
+ROOMY = 128 << 10  # bytes of shared memory in which several workgroups have the deepest blocks
 # (threads, vectors of each thread) along the rows and along the columns, from the largest tile on
 TILES = (((8, 4), (16, 2)), ((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
 
@@ -94,7 +95,7 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         return matrix_product(b, b.k.dominant, [r for r in b.k.outputs if r in b.k.dominant.ranges])
     rows, columns = tile
     mark = b.mark()
-    for depth in DEPTHS:
+    for depth in DEPTHS if b.target.shared_bytes >= ROOMY else DEPTHS[1:]:
         cut(b, columns, 0)
         cut(b, rows, 1)
         at = block(b, dominant, depth)

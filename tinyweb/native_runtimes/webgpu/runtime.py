@@ -21,7 +21,7 @@ from tinyweb.render_wgsl import bindings, has_uniform, render
 MAX_VARIABLES = 64  # of one process: the uniform buffer has a slot for each
 MAX_BIND_GROUPS = 4096
 DISCRETE_REGISTERS = 255  # of a thread, as cards of NVIDIA and AMD have
-DISCRETE_THREADS = 1 << 16  # that keep such a card busy
+DISCRETE_THREADS = 1 << 15  # that keep such a card busy
 
 
 @dataclass(eq=False)
