@@ -1,15 +1,20 @@
 """Devices by name: kinds, several of a kind, and what is no device."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tinyweb import Tensor
+from tinyweb import Tensor, dtypes
+from tinyweb.across import COPIES
 from tinyweb.device import Device
 from tinyweb.errors import DeviceError
 from tinyweb.native_runtimes.open import device_name, open_runtime, parse_device
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_names() -> None:
@@ -53,6 +58,25 @@ def test_devices_of_a_kind_have_memory_of_their_own(kind: str) -> None:
 
 
 def test_command_line_refuses_a_number_that_is_none() -> None:
-    command = [sys.executable, "-m", "tinyweb", "run", "chat", "none", "hello", "--device", "CPU:x"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0 and "Traceback" not in done.stderr
+    environment = {**os.environ, "TINYWEB_DEVICE": "CPU:x"}
+    command = [sys.executable, "-m", "tinyweb.cli", "run", "chat", "assets/models/tinychat-7m", "--prompt", "hi"]
+    for more, env in ((["--device", "CPU:x"], None), ([], environment)):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, env=env, cwd=ROOT)
+        assert done.returncode != 0 and "Traceback" not in done.stderr
+        assert "a number from 0 to 63" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("source", ["CPU", "CPU:1", "WASM", "WEBGPU", "INTERPRETER", "DISK"])
+@pytest.mark.parametrize("target", ["CPU", "CPU:1", "WASM:1", "WEBGPU", "INTERPRETER:1", "DISK"])
+def test_copies_between_any_two(source: str, target: str) -> None:
+    """Of every width of elements, and of views, which are made dense before they move."""
+    values = np.random.default_rng(0).integers(0, 2, (3, 5))
+    for dtype in (dtypes.bool, dtypes.int8, dtypes.uint4, dtypes.float16, dtypes.float32, dtypes.int64):
+        x = Tensor(values, dtype=dtype, device=source)
+        COPIES.count = COPIES.nbytes = 0
+        there = x.to(target).realize()
+        assert there.device == target
+        assert (COPIES.count, COPIES.nbytes) == ((0, 0) if source == target else (1, -(-dtype.nbytes(15) // 4) * 4))
+        np.testing.assert_array_equal(there.numpy().astype(np.int64), values)
+        np.testing.assert_array_equal(x[1:, ::2].T.to(target).numpy().astype(np.int64), values[1:, ::2].T)
+    assert Tensor.empty(0, 3, device=source).to(target).tolist() == []

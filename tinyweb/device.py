@@ -250,9 +250,9 @@ class _Devices:
             raise DeviceError(f"{name!r} names a device twice: several devices are different ones, as CPU,CPU:1")
         return ",".join(names)
 
-    def members(self, name: str) -> tuple[str, ...]:
-        """The devices that a name stands for: one, or several."""
-        return tuple(self.canonical(name).split(","))
+    def members(self, name: str | Sequence[str]) -> tuple[str, ...]:
+        """The devices that a name, or a list of names, stands for: one, or several."""
+        return tuple(self.canonical(name if isinstance(name, str) else ",".join(name)).split(","))
 
     def new_buffer(self, name: str, size: int, dtype: DType) -> UOp:
         """A BUFFER on a device; on several, all of it on each."""

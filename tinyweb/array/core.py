@@ -343,8 +343,8 @@ class TensorCore(Value):
         ValueError for an axis whose size is symbolic or no multiple of the number of devices; IndexError for one that
         is not there; DeviceError for a name that is no device's, or named twice.
         """
-        name = Device.canonical(devices if isinstance(devices, str) else ",".join(devices))
-        count = len(Device.members(name))
+        members = Device.members(devices)
+        name, count = ",".join(members), len(members)
         if axis is not None:
             axis = self._axis(axis, method="shard")
             if not self.shape:

@@ -140,7 +140,7 @@ TemplateFile = Annotated[
     ),
 ]  # fmt: skip
 LARGEST = (1 << 31) - 1  # of a size
-DEVICES = "A device, as CPU, WEBGPU or, the second of its kind, CPU:1"
+DEVICES = "A device, as CPU, WEBGPU or, the second of its kind, CPU:1; several, as CPU,CPU:1, divide a language model"
 DeviceChoice = Annotated[
     str | None, typer.Option("--device", help=f"{DEVICES} (default: TINYWEB_DEVICE or CPU).", show_default=False)
 ]

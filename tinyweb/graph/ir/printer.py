@@ -31,6 +31,7 @@ from tinyweb.graph.ir.ops import (
     Axis,
     AxisKind,
     BufferArg,
+    CopyArg,
     KernelInfo,
     MatrixArg,
     Ops,
@@ -39,6 +40,7 @@ from tinyweb.graph.ir.ops import (
     PlanesArg,
     RowsArg,
     Space,
+    Spread,
     StageArg,
     TableArg,
 )
@@ -59,8 +61,8 @@ def _from_bits(bits: int) -> float:
 
 
 ARGS = (
-    Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, Ordered, PlanesArg, TableArg, KernelInfo,
-    Digit, Layout, Fragments, RowsArg,
+    Ops, Space, AxisKind, Axis, BufferArg, CopyArg, Spread, ParamArg, StageArg, MatrixArg, Ordered, PlanesArg, TableArg,
+    KernelInfo, Digit, Layout, Fragments, RowsArg,
 )  # fmt: skip
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},

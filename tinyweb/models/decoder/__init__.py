@@ -81,8 +81,8 @@ def load(
             f"a context of {context} tokens is not possible: {folder.path} allows 1 to {config.positions}"
         )
     chosen = context or min(config.positions, DEFAULT_CONTEXT)
-    name = device if device is None or isinstance(device, str) else ",".join(device)
-    members = () if name is None else Device.members(name)
-    first = members[0] if members else None
-    model = Decoder(config, names, folder.weights(), quant, chosen, first, activations, cache)
-    return shard_decoder(model, members) if len(members) > 1 else model
+    first, *others = members = Device.members(device or Device.DEFAULT)
+    where = first if others else device
+    assert where is None or isinstance(where, str)
+    model = Decoder(config, names, folder.weights(), quant, chosen, where, activations, cache)
+    return shard_decoder(model, members) if others else model

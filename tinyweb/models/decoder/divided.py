@@ -34,8 +34,8 @@ def shard_decoder(model: Decoder, devices: str | Sequence[str]) -> Decoder:
     number: TinywebError if not. NotImplementedError for layers other than attention with an MLP, where queries are
     gated, and where layers share keys.
     """
-    name = Device.canonical(devices if isinstance(devices, str) else ",".join(devices))
-    members = Device.members(name)
+    members = Device.members(devices)
+    name = ",".join(members)
     if len(members) < 2:
         raise TinywebError(f"a model is divided among at least two devices, not {name}")
     for i, layer in enumerate(model.layers):

@@ -194,6 +194,16 @@ class CpuRuntime(Turns):
         check_range(handle.nbytes, nbytes, offset)
         return bytes(handle.bytes[offset : offset + nbytes])
 
+    def copy_from(self, handle: CpuBuffer, source: object, memory: object, nbytes: int) -> bool:
+        """From another processor's runtime, whose memory is that of this process too."""
+        if not isinstance(source, CpuRuntime) or type(handle) is not CpuBuffer or type(memory) is not CpuBuffer:
+            return False
+        check_range(handle.nbytes, nbytes, 0)
+        check_range(memory.nbytes, nbytes, 0)
+        if nbytes:
+            ctypes.memmove(handle.address, memory.address, nbytes)
+        return True
+
     def compile(self, programs: Iterable[Program]) -> list[CpuExecutable]:
         asked: list[Program] = []
         rest = parts(programs, asked)
