@@ -10,6 +10,7 @@ from tinyweb.graph.ir import (
     Axis,
     AxisKind,
     BufferArg,
+    CopyArg,
     KernelInfo,
     Ops,
     ParamArg,
@@ -67,6 +68,7 @@ def tensor_graph() -> UOp:
     row = UOp(Ops.CUSTOM_GRADIENT, F32, (kept, upstream, row, upstream * kept))
     update = UOp(Ops.ASSIGN, F32, (rows, UOp(Ops.CONTIGUOUS, F32, (row,))))
     seen = UOp(Ops.SHRINK, F32, (reshape(update, 101, 4),), ((0, size_add(start, 1)), (0, 4)))
+    seen = UOp(Ops.COPY, F32, (seen,), CopyArg(("CPU",), ("CPU", "CPU:1"), 1))
     bound = start.bind(7).cast(F32)
     return UOp(Ops.SINK, VOID, (seen * bound, update))
 

@@ -26,7 +26,20 @@ from tests.graph.ir.graphs import (
     tensor_graph,
 )
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, TableArg, UOp, Variable, as_index, substitute
+from tinyweb.graph.ir import (
+    AxisKind,
+    BufferArg,
+    CopyArg,
+    KernelInfo,
+    Ops,
+    Space,
+    StageArg,
+    TableArg,
+    UOp,
+    Variable,
+    as_index,
+    substitute,
+)
 from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.ops import ELEMENTWISE, TENSOR_ONLY
 from tinyweb.graph.ir.program_spec import program_spec
@@ -118,6 +131,10 @@ BAD_TENSORS: dict[str, tuple[UOp, str]] = {
     "iota of floats": (UOp(Ops.IOTA, F32, (), 4), "integer dtype"),
     "buffer in registers": (buffer(0, 4, space=Space.REGISTER), "device or host"),
     "contiguous with arg": (UOp(Ops.CONTIGUOUS, F32, (x,), 1), "CONTIGUOUS has no arg"),
+    "part of what is whole": (
+        UOp(Ops.BUFFER, F32, (buffer(0, 8),), BufferArg(Space.DEVICE, 0, 4, None, 1)), "no sources unless"),
+    "copy to one device along an axis": (
+        UOp(Ops.COPY, F32, (x,), CopyArg(("CPU",), ("CPU:1",), 0)), "an axis only for several devices"),
     "sink with a value": (UOp(Ops.SINK, F32, (x,)), "no value"),
     "sum of bools": (UOp(Ops.ADD, BOOL, (x < 1.0, x < 2.0)), "not for bool"),
     "choice without an else": (UOp(Ops.WHERE, F32, (x < 1.0, x)), "three sources"),
