@@ -9,11 +9,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import openai
 import pytest
 
 from tests.api.running import Running, running, served
+from tests.formats.gguf.converted import convert, metadata_of
 from tinyweb import Tensor
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
@@ -245,3 +247,16 @@ def test_a_model_with_states_answers_one_by_one(tmp_path: Path, model_folder: Pa
         with pytest.raises(openai.BadRequestError, match="makes no vectors"):
             client.embeddings.create(model="mamba", input="t5")
     assert len(answers) == 4 and len(set(answers)) == 1 and answers[0]
+
+
+@pytest.mark.slow
+def test_a_gguf_file(model_folder: Path, tmp_path: Path) -> None:
+    """Blocks as they are stored: what it says is what the chat does."""
+    kind = gguf.GGMLQuantizationType.Q8_0
+    file = convert(model_folder, tmp_path / "tiny-Q8_0.gguf", "llama", kind, metadata_of(model_folder))
+    want, _ = Chat(load(file), Tokenizer.from_folder(file)).answer(STORY, Settings(temperature=0, max_tokens=40))
+    with running([served(file, "tiny", parallel=4)]) as found:
+        answer = found.client().chat.completions.create(model="tiny", messages=STORY, temperature=0, max_tokens=40)
+        assert answer.choices[0].message.content == want
+        vectors = found.client().embeddings.create(model="tiny", input=["A dog.", "A dog."]).data
+        np.testing.assert_allclose(vectors[0].embedding, vectors[1].embedding, atol=1e-5)
