@@ -205,6 +205,17 @@ def preflight(server: Running, **headers: str) -> tuple[int, Any, dict[str, str]
     return answer.status, content, found
 
 
+def test_connections_without_a_request(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Are closed after a while, whether or not something came of one."""
+    monkeypatch.setattr("tinyweb.api.server.KEEP_ALIVE", 0.3)
+    with running(server.api.models[1:]) as found:
+        for data in (b"", b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"):
+            with socket.create_connection(("127.0.0.1", found.port), timeout=30) as s:
+                s.sendall(data)
+                assert s.recv(100) == b""
+        assert found.ask("/health", method="GET")[0] == 200
+
+
 def test_limits(server: Running) -> None:
     """Of answers at a time, and of the time that a request may take to come."""
     limits = Limits(body=1000, body_seconds=0.3, answers=4)

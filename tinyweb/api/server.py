@@ -7,8 +7,10 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tinyweb.api.app import Api
 from tinyweb.errors import TinywebError
@@ -16,6 +18,22 @@ from tinyweb.errors import TinywebError
 BACKLOG = 1024  # connections that wait to be accepted
 GRACE = 5  # seconds that connections have to end once the server stops
 KEEP_ALIVE = 15  # seconds after which a connection nobody uses is closed
+
+
+class Connection(H11Protocol):
+    """One that is closed where no request's head comes within KEEP_ALIVE seconds, which Uvicorn would wait for."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._deadline = self.loop.call_later(KEEP_ALIVE, self._expire)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _expire(self) -> None:
+        if not self.cycle and not self.transport.is_closing():
+            self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -26,7 +44,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             api.app(), log_level="info" if verbose else "warning", access_log=verbose, lifespan="on",
             timeout_graceful_shutdown=GRACE, timeout_keep_alive=KEEP_ALIVE, backlog=BACKLOG,
-            server_header=False, ws="none", http="h11",
+            server_header=False, ws="none", http=Connection,
         )  # fmt: skip
         super().__init__(config)
 
