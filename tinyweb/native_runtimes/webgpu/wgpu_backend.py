@@ -17,6 +17,9 @@ from tinyweb.native_runtimes.webgpu.backend import Adapter, Dispatch, first_line
 BACKENDS = ("Vulkan", "Metal", "DX12")
 STAGING_BYTES = 4 << 20  # read-back goes through one buffer of this size, in pieces
 
+# WGPUShaderRuntimeChecks_ForceLoopBounding: loops without it are written out by NVIDIA's compiler, and run slower
+CHECKS = 2
+
 # wgpu's own spelling of the features a program may ask for
 FEATURES = {"shader-f16": "shader-f16", "subgroup": "subgroups", "timestamp-query": "timestamp-query"}
 USED_FEATURES = ("shader-f16", "subgroup")
@@ -142,8 +145,8 @@ class WgpuBackend:
 
 
 def _module(device: Any, name: str, code: str) -> Any:
-    """A shader module without checks of each index and of how often loops run: programs gate what may lie beyond
-    memory, and their loops end. wgpu offers that to native programs alone, and its Python package does not name it.
+    """A shader module without checks of each index: programs gate what may lie beyond memory. wgpu offers that to native
+    programs alone, and its Python package does not name it.
     """
     ffi, lib = _api.ffi, _api.lib
     source = _api.new_struct_p("WGPUShaderSourceWGSL *", code=_api.to_c_string_view(code))
@@ -153,7 +156,7 @@ def _module(device: Any, name: str, code: str) -> Any:
         nextInChain=ffi.cast("WGPUChainedStruct *", source),
         label=_api.to_c_string_view(name),
     )
-    module = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
+    module = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, CHECKS)
     return _api.GPUShaderModule(name, module, device)
 
 
