@@ -63,6 +63,7 @@ test: setup ## Lint, then every test but the slow ones, and the sizes of the pag
 test-all: export TINYWEB_TEST_SEED ?= random
 test-all: export TINYWEB_BROWSER ?= whole
 test-all: export GALLIVM_PERF ?=
+test-all: export TINYWEB_OPENCL_OPTIONS ?=
 test-all: setup ## Everything `make test` does, with the slow tests and the strictest checks of graphs; SHARD=2/8: a part
 	@SPEC=2 $(WATCHED) $(if $(SHARD),120,960) $(MAKE) checks PYTEST="-o timeout=3600 -o faulthandler_timeout=4000"
 

@@ -15,6 +15,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 # Mesa's software adapter compiles each kernel for the processor: without LLVM's optimisation, as most run once
 # (`make test-all` leaves it on)
 os.environ.setdefault("GALLIVM_PERF", "nopt")
+os.environ.setdefault("TINYWEB_OPENCL_OPTIONS", "-cl-opt-disable")  # so does PoCL
 
 import pytest
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-pytest_plugins = [f"tests.control.{name}" for name in ("seeds", "order", "second_tries", "shards", "shared", "stacks")]
+pytest_plugins = [
+    f"tests.control.{name}" for name in ("drivers", "seeds", "order", "second_tries", "shards", "shared", "stacks")
+]
 
 
 def pytest_collection_finish() -> None:

@@ -65,7 +65,8 @@ def allocate_pools(plan: MemoryPlan, device: str) -> list[Buffer]:
     where = plan.pool_devices or (device,) * len(plan.pool_bytes)
     for d in dict.fromkeys(where):
         reserve(Device[d].runtime, sum(n for n, at in zip(plan.pool_bytes, where) if at == d), "a computation")
-    return [Buffer(Device[d].runtime, n, dtypes.uint8, zeroed=False) for n, d in zip(plan.pool_bytes, where)]
+    zeroed, sizes = plan.zeroed_pools, zip(plan.pool_bytes, where)
+    return [Buffer(Device[d].runtime, n, dtypes.uint8, p in zeroed) for p, (n, d) in enumerate(sizes)]
 
 
 def compile_calls(device: str, calls: Iterable[KernelCall]) -> None:

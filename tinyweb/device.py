@@ -149,7 +149,8 @@ class OpenDevice:
         new = sum(nbytes(b) for b in own if b not in BUFFERS)
         reserve(self.runtime, new + sum(schedule.memory.pool_bytes), "a computation")
         self.compile(c.kernel for c in schedule.calls)
-        pools = [Buffer(self.runtime, size, dtypes.uint8, zeroed=False) for size in schedule.memory.pool_bytes]
+        zeroed, sizes = schedule.memory.zeroed_pools, schedule.memory.pool_bytes
+        pools = [Buffer(self.runtime, size, dtypes.uint8, p in zeroed) for p, size in enumerate(sizes)]
         place = {b: pools[p] for b, p in schedule.memory.pool_of.items()}
         for call in schedule.calls:
             whole = call.written_whole()

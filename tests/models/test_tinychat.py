@@ -22,7 +22,7 @@ def golden(model_folder: Path) -> dict[str, Any]:
     return loaded
 
 
-@pytest.fixture(scope="module", params=["CPU", "WASM", "WEBGPU", "CPU, f32"])
+@pytest.fixture(scope="module", params=["CPU", "WASM", "WEBGPU", "OPENCL", "CPU, f32"])
 def chat(request: pytest.FixtureRequest, model_folder: Path) -> Iterator[Chat]:
     """The model with half-float weights and what it keeps in half floats, or in float32."""
     device, _, cache = request.param.partition(", ")

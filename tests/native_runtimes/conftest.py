@@ -11,7 +11,8 @@ from tinyweb.native_runtimes.protocol import Runtime
 from tinyweb.native_runtimes.webgpu import WebGpuRuntime
 
 PROCESSORS = ["CPU", "WASM"]
-GPUS = ["WEBGPU", "CHROMIUM"]
+BROWSERS = ["WEBGPU", "CHROMIUM"]
+GPUS = [*BROWSERS, "OPENCL"]
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +44,7 @@ def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureReque
     return runtimes[name]
 
 
-@pytest.fixture(params=[*PROCESSORS, *GPUS, "HIP"])
+@pytest.fixture(params=[*PROCESSORS, *BROWSERS, pytest.param("OPENCL", marks=pytest.mark.slow), "HIP"])
 def runtime(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
     """Each compiled runtime in turn."""
     return opened(request.param, runtimes, request)
@@ -52,6 +53,12 @@ def runtime(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Run
 @pytest.fixture(params=PROCESSORS)
 def processor(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
     """The runtimes of the C family."""
+    return opened(request.param, runtimes, request)
+
+
+@pytest.fixture(params=BROWSERS)
+def webgpu(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
+    """Implementations of WebGPU."""
     return opened(request.param, runtimes, request)
 
 

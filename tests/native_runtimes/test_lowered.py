@@ -94,12 +94,12 @@ REDUCTIONS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor]]] = {
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_reductions_with_subgroups(gpu: Runtime, name: str) -> None:
-    assert isinstance(gpu, WebGpuRuntime)
-    assert "subgroups" in gpu.adapter.features
+def test_reductions_with_subgroups(webgpu: Runtime, name: str) -> None:
+    assert isinstance(webgpu, WebGpuRuntime)
+    assert "subgroups" in webgpu.adapter.features
     inputs, ours = REDUCTIONS[name]
     for target in (webgpu_target(subgroups=True), webgpu_target()):
-        compare(gpu, target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
+        compare(webgpu, target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
 
 
 @pytest.mark.parametrize("size", [4, 8, 16, 32, 64, 128])

@@ -7,7 +7,8 @@ A table is a module `tests/tensor/test_<topic>.py` with `OPS = [Op(...), ...]` a
 
 A test is a runtime: it computes the whole table at once, so that the compiler starts once and equal kernels are
 compiled once, and names every line that differs. `make test` runs the values of all lines on all runtimes, gradients
-of all on CPU and of those with `sample=True` on the others; `make test-all` (the marker `slow`) runs the rest.
+of all on CPU and of those with `sample=True` on the others; `make test-all` (the marker `slow`) runs the rest. On
+OPENCL, whose compiler on processors is slow, `make test` runs the values of those with `sample=True`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tinyweb import Tensor
 from tinyweb.tensor import realize_all
 
 # TINYWEB_TEST_DEVICES=CUDA: on a machine that has another one
-RUNTIMES = tuple(os.environ.get("TINYWEB_TEST_DEVICES", "CPU WASM WEBGPU INTERPRETER").split())
+RUNTIMES = tuple(os.environ.get("TINYWEB_TEST_DEVICES", "CPU WASM WEBGPU OPENCL INTERPRETER").split())
 
 
 def data(*shape: int, seed: int = 0, low: float = -2.0, high: float = 2.0) -> np.ndarray:
@@ -165,16 +166,22 @@ def _table_test(ops: Sequence[Op], build: Callable[[Op, str], Comparison], fast:
     return test
 
 
+def _values_quick(op: Op, runtime: str) -> bool:
+    return op.sample if runtime == "OPENCL" else op.interpreter or runtime != "INTERPRETER"
+
+
+def _gradients_quick(op: Op, runtime: str) -> bool:
+    if runtime in ("CPU", "OPENCL"):
+        return runtime == "CPU"
+    return op.sample and (op.interpreter or runtime != "INTERPRETER")
+
+
 def values_test(ops: Sequence[Op]) -> Any:
     """A test of the values of all `ops`, to be bound to a name that starts with test_."""
-    return _table_test(ops, values, lambda op, runtime: op.interpreter or runtime != "INTERPRETER")
+    return _table_test(ops, values, _values_quick)
 
 
 def gradients_test(ops: Sequence[Op]) -> Any:
     """A test of the gradients of all `ops` that have some."""
     some = [op for op in ops if op.gradient and any(x.dtype.kind == "f" for x in op.inputs)]
-    return _table_test(
-        some,
-        gradients,
-        lambda op, runtime: runtime == "CPU" or (op.sample and (op.interpreter or runtime != "INTERPRETER")),
-    )
+    return _table_test(some, gradients, _gradients_quick)

@@ -70,7 +70,7 @@ def copy_call(to: UOp, of: UOp, device: str, source: str) -> CopyCall:
 def _covers(store: UOp) -> bool:
     """Whether a store's index takes every value below the memory's size: its strides are those of dense rows."""
     memory, rest = store.src[:2]
-    if len(store.src) > 3 or memory.op is not Ops.PARAM:
+    if len(store.src) > 3 or memory.op is not Ops.PARAM or memory.dtype.bits < 8:  # parts of bytes are updates
         return False
     strides: dict[int, int] = {}
     for r in rest.ranges:

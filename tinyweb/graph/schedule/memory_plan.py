@@ -17,6 +17,11 @@ class MemoryPlan:
     pool_bytes: tuple[int, ...]
     pool_devices: tuple[str, ...] = ()
 
+    @property
+    def zeroed_pools(self) -> frozenset[int]:
+        """Pools that begin as zeros: those of elements smaller than bytes, which are stored by updates of words."""
+        return frozenset(p for b, p in self.pool_of.items() if b.dtype.bits < 8)
+
 
 def nbytes(buffer: UOp) -> int:
     """Bytes of a BUFFER, rounded up to whole 32-bit words as every runtime allocates them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ def describe(cl: Any, device: Any) -> tuple[Target, tuple[str, ...]]:
         max_workgroup=(most[0], most[1], most[2]),
         max_binding_bytes=int(device.max_mem_alloc_size),
     )
-    return target, (*OPTIONS, *((ROUNDED,) if rounded else ()))
+    return target, (*OPTIONS, *((ROUNDED,) if rounded else ()), *os.environ.get("TINYWEB_OPENCL_OPTIONS", "").split())
 
 
 def build(opened: Opened, names: Sequence[str], source: str) -> list[Any]:
