@@ -20,6 +20,7 @@ from tinyweb.graph.target import Target
 U32, I32, F32 = dtypes.uint32, dtypes.int32, dtypes.float32
 _UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32}
 _WIDEST_ALIGNMENT = 128
+WIDEST_BYTES = 16  # that a thread loads or stores at once
 MIDDLE = 8  # of the integers of 4 bits without a sign
 SIGNS = 0x88888888  # their highest bits in a word: with these inverted they are, less 8, integers with a sign
 
@@ -114,13 +115,18 @@ class Memory:
         per = carrier.bits // stored.bits
         if per == 1:
             start = run.start.at(first)
-            step = min(width, self.alignment(start), self.target.max_vector)
+            step = min(width, self.alignment(start), self._widest(carrier))
             pieces = [self._load(memory, start.at(i), step, gate) for i in range(0, width, step)]
             raw = pieces[0] if step == width else stack([lane(p, i) for p in pieces for i in range(step)])
             return self._decode(raw, stored, dtype)
         lanes = [self._in_words(run.start.at(first + i), per) for i in range(width)]
         words = [self._wide_word(memory, run, place, per, gate) for place, _ in lanes]
         return self._unpack(words, [number for _, number in lanes], stored, dtype)
+
+    def _widest(self, dtype: DType) -> int:
+        """Elements of the widest access: threads of GPUs have none of more than 16 bytes."""
+        most = self.target.max_vector
+        return min(most, max(WIDEST_BYTES * 8 // dtype.bits, 4)) if self.target.has_threads else most
 
     def has_words(self, memory: UOp) -> bool:
         """Whether elements smaller than bytes lie in 32-bit words."""
@@ -142,7 +148,7 @@ class Memory:
         if run.start.offset % per == 0 and self._proven_alignment(Place(run.start.base)) % per == 0:
             begin, _ = self._in_words(run.start, per)
             words = run.count // per
-            step = self.target.max_vector if words else 1
+            step = self._widest(memory.buffer.dtype) if words else 1
             while step > 1 and (words % step or self.alignment(begin) % step):
                 step //= 2
             if step > 1 and word.base is begin.base:
@@ -245,7 +251,7 @@ class Memory:
     ) -> tuple[UOp, ...]:
         scalars = [lane(v, i) for v in values for i in range(lanes_of(v))]
         # scalars are joined; vectors stay as they are, for registers are loaded in the vectors that were stored
-        widest = max(map(lanes_of, values)) if len(scalars) > len(values) else self.target.max_vector
+        widest = max(map(lanes_of, values)) if len(scalars) > len(values) else self._widest(memory.buffer.dtype)
         out, i = [], 0
         while i < len(scalars):
             place = start.at(i)
