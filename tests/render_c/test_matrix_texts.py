@@ -1,0 +1,66 @@
+"""Matrix instructions in the machine code for NVIDIA and AMD: that they are there, and what goes with them."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.graph.optimize.test_fragments import BF16, F16, F32, I8, product
+from tinyweb.dtype import DType
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
+from tinyweb.graph.ir import Fragments, Ops, RowsArg
+from tinyweb.graph.lower import lower
+from tinyweb.graph.optimize import optimize
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target
+from tinyweb.native_runtimes.cuda.compile import compile_cuda
+from tinyweb.render_c import CUDA, HIP, render_gpu
+
+SIZES = 4096, 4096, 1024
+
+
+def made(target: Target, dtype: DType, flipped: tuple[bool, bool] = (False, False)) -> Program:
+    return lower(optimize(product(*SIZES, dtype, flipped).kernel, target), target)
+
+
+@pytest.mark.parametrize(
+    "chip", ["sm_90", pytest.param("sm_80", marks=pytest.mark.slow), pytest.param("sm_120", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(("dtype", "name"), [(F16, "f16.f16"), (BF16, "bf16.bf16"), (I8, "s8.s8"), (F32, "tf32.tf32")])
+def test_nvidia(chip: str, dtype: DType, name: str) -> None:
+    """Four matrices along each side of a subgroup's tile; nothing is spilled, and what is staged is copied ahead."""
+    program = made(nvidia_target(chip, tf32=True), dtype, (False, True))
+    text = render_gpu([program], CUDA)
+    resources = compile_cuda(text, chip, program.name).resources[program.name]
+    assert resources.spill_bytes == 0
+    dots = [u for u in program.uops if u.op is Ops.DOT and isinstance(u.arg, Fragments)]
+    assert len(dots) == 2 * sum(isinstance(u.arg, RowsArg) for u in program.uops) > 0
+    assert f"mma.sync.aligned.m16n8k{dots[0].arg.a.shape[1]}" in text and name in text
+    assert "cp.async.cg" in text and "ldmatrix" in text
+    staged = [u for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"]
+    assert staged and all(u.src[2].dtype.nbytes(u.src[2].arg) == 16 for u in staged)
+
+
+@pytest.mark.parametrize(
+    ("chip", "dtype", "instruction"),
+    [
+        ("gfx90a", F16, "v_mfma_f32_16x16x16f16"), ("gfx90a", BF16, "v_mfma_f32_16x16x16bf16_1k"),
+        ("gfx942", F16, "v_mfma_f32_16x16x16_f16"), ("gfx942", F32, "v_mfma_f32_16x16x4_f32"),
+        ("gfx942", I8, "v_mfma_i32_16x16x32_i8"), ("gfx1100", F16, "v_wmma_f32_16x16x16_f16"),
+        ("gfx1100", I8, "v_wmma_i32_16x16x16_iu8"), ("gfx1201", BF16, "v_wmma_f32_16x16x16_bf16"),
+    ],
+)  # fmt: skip
+def test_amd(chip: str, dtype: DType, instruction: str, tmp_path: Path) -> None:
+    clang = shutil.which("clang-19")
+    if clang is None:
+        pytest.skip("Clang 19 with AMD's GPUs is not installed: the package clang-19")
+    program = made(amd_target(chip), dtype, (False, True))
+    source, assembly = tmp_path / "kernel.hip", tmp_path / "kernel.s"
+    source.write_text(render_gpu([program], HIP))
+    options = ["-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", f"--offload-arch={chip}", "-O3", "-S"]
+    subprocess.run([clang, *options, source, "-o", assembly], check=True)
+    text = assembly.read_text()
+    dots = [u for u in program.uops if u.op is Ops.DOT and isinstance(u.arg, Fragments)]
+    assert text.count(f"{instruction} ") == len(dots) > 0
+    assert ".vgpr_spill_count: 0" in text
