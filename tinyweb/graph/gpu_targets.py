@@ -71,7 +71,7 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
         storage=_ANY.storage | _F64 | _F16 | (_BF16 if ampere else frozenset()),
         shared_bytes=_NVIDIA_SHARED.get(arch, 227) << 10, max_workgroup=(1024, 1024, 64), max_invocations=256,
         subgroups=True, instructions=(*matrices, "dot4_words"), loads_rows=True, copies_ahead=ampere, max_vector=16,
-        thread_registers=256, busy_threads=BUSY,
+        thread_registers=255, busy_threads=BUSY,
     )  # fmt: skip
 
 

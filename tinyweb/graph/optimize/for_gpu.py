@@ -210,7 +210,8 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
             apart = t.subgroups and k.width([largest], axis, WIDE // narrow) * narrow < min(WIDE, k.size(axis) * narrow)
             if left and narrow < 32:
                 # four words at a time, if that leaves enough steps for threads; at least the other half of a word
-                words = power_of_two(b.size(left), max(32 // narrow // width, 1) if apart else 32 // narrow)
+                whole = min(32 // narrow, max(WIDE // narrow // width, 1))
+                words = power_of_two(b.size(left), max(32 // narrow // width, 1) if apart else whole)
                 while words > 1 and steps * k.volume(groups) < ALONG * words and (words > 2 or narrow >= 8):
                     words //= 2
                 b.tile(left, words, AxisKind.UNROLL)
