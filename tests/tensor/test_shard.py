@@ -334,3 +334,42 @@ def test_training_of_divided_weights(optimizer: type[Any]) -> None:
     assert found == [2, 2 * 8 * 4 * 4]
     for a, b in zip(one, two):
         np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-5, atol=1e-6)
+
+
+STEPS: list[Callable[[Tensor, Tensor], Tensor]] = [
+    lambda x, y: x + y,
+    lambda x, y: x.maximum(y) * 0.5,
+    lambda x, y: x - x.mean(0, keepdim=True),
+    lambda x, y: x.softmax(1),
+    lambda x, y: (x @ y.transpose(1, 2)) @ y * 0.1,
+    lambda x, y: x.permute(1, 0, 2).reshape(6, 12, 8).permute(1, 0, 2),
+    lambda x, y: x.reshape(12, 48).reshape(12, 6, 8).flip(0),
+    lambda x, y: x.cat(y, axis=2)[:, :, 4:12],
+    lambda x, y: x.cumsum(2) * 0.2,
+    lambda x, y: x[:, 1:].pad(((0, 0), (0, 1), (0, 0))),
+    lambda x, y: x.roll(3, 0) + x.sum((0, 2), keepdim=True) * 0.01,
+    lambda x, y: y.gather(1, (x.abs() * 3).clamp(0, 5).int()),
+]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chains_of_operations(seed: int) -> None:
+    """Any operations one after the other, on any parts, have the values and the gradients of one device."""
+    random = np.random.default_rng(seed)
+    devices = (TWO, THREE, FOUR)[seed % 3]
+    arrays = [values(12, 6, 8, seed=seed), values(12, 6, 8, seed=seed + 100)]
+    axes = [[None, 0, 1, 2][random.integers(0, 4 if len(devices) == 2 else 2)] for _ in arrays]
+    steps = [STEPS[i] for i in random.integers(0, len(STEPS), 5)]
+
+    def chain(x: Tensor, y: Tensor) -> list[Floats]:
+        start = x
+        for step in steps:
+            x = step(x, y)
+        (gradient,) = (x * x).sum().gradient(start, allow_unused=True)
+        x.realize(*([] if gradient is None else [gradient]))
+        return [x.numpy()] + ([] if gradient is None else [gradient.numpy()])
+
+    one = chain(*map(Tensor, arrays))
+    many = chain(*(spread(a, axis, devices) for a, axis in zip(arrays, axes)))
+    for a, b in zip(one, many, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=2e-5)
