@@ -145,8 +145,8 @@ class WgpuBackend:
 
 
 def _module(device: Any, name: str, code: str) -> Any:
-    """A shader module without checks of each index: programs gate what may lie beyond memory. wgpu offers that to native
-    programs alone, and its Python package does not name it.
+    """A shader module without checks of each index: programs gate what may lie beyond memory. wgpu offers that to
+    native programs alone, and its Python package does not name it.
     """
     ffi, lib = _api.ffi, _api.lib
     source = _api.new_struct_p("WGPUShaderSourceWGSL *", code=_api.to_c_string_view(code))
