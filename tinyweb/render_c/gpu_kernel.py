@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyweb.graph.ir import Ops, RowsArg, Space, UOp
+from tinyweb.graph.ir import Fragments, Ops, RowsArg, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_c import matrix_texts
 from tinyweb.render_c.c_types import scalar_name
@@ -13,6 +13,7 @@ from tinyweb.render_c.gpu_ops import GPU_EMITTERS
 from tinyweb.render_c.kernel_text import KernelText
 from tinyweb.render_common import Text, bare, gate_of, memory_of
 
+WRITTEN_OUT = 8  # steps of a loop
 ALIGNMENT = 16  # bytes: of the widest vector
 
 
@@ -27,6 +28,7 @@ class GpuKernel(KernelText):
     def __init__(self, program: Program, dialect: Dialect) -> None:
         self.dialect = dialect
         ahead = {u.src[2] for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"} if dialect.copy_ahead else ()
+        self._written_out = _written_out(program)
         self._copied = frozenset(ahead)  # loads that are part of such a store
         self.threads = program.workgroup[0] * program.workgroup[1] * program.workgroup[2]
         super().__init__(program)
@@ -84,7 +86,7 @@ class GpuKernel(KernelText):
         elif u.op is Ops.SUBGROUP_SIZE:
             self._emitted[u] = self._name(self.dialect.subgroup_size, "i32")
         elif u.op is Ops.RANGE:
-            self._loop(u)
+            self._loop(u, "#pragma unroll" if u in self._written_out else "")
         elif u.op is Ops.END:
             self._out.close()
         elif u.op is Ops.BARRIER:
@@ -158,3 +160,17 @@ def _shared(program: Program) -> list[UOp]:
 def _aligned(u: UOp) -> int:
     """Bytes of shared memory, those up to the next vector included."""
     return -(-u.dtype.nbytes(u.arg.size) // ALIGNMENT) * ALIGNMENT
+
+
+def _written_out(program: Program) -> set[UOp]:
+    """Short innermost loops whose steps multiply matrices: what one step loads is loaded while another multiplies."""
+    found: set[UOp] = set()
+    opened: list[UOp] = []
+    for u in program.uops:
+        if u.op is Ops.RANGE:
+            opened.append(u)
+        elif u.op is Ops.END:
+            opened.pop()
+        elif isinstance(u.arg, Fragments) and opened and opened[-1].src[0].op is Ops.CONST:
+            found |= {opened[-1]} if opened[-1].src[0].arg <= WRITTEN_OUT else set()
+    return found

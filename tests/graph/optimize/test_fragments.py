@@ -155,7 +155,7 @@ def test_rows(flipped: tuple[bool, bool]) -> None:
     loads = [u for u in program.uops if u.op is Ops.LOAD and isinstance(u.arg, RowsArg)]
     dots = [u for u in program.uops if u.op is Ops.DOT]
     assert [u.arg.transposed for u in loads].count(True) == len(loads) // 2 * (flipped[0] + (not flipped[1]))
-    assert len(dots) == 2 * len(loads) == 32
+    assert len(dots) == 2 * len(loads) == 16
     assert program.workgroup == (4, 8, 8)
     # what is staged is copied 16 bytes at a time
     copies = [u for u in program.uops if u.op is Ops.STORE and u.src[2].op is Ops.LOAD and u.src[2].dtype is F16]

@@ -120,10 +120,10 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int
     while depth > 1 and (depth - 1) * size >= k.size(steps):
         depth //= 2
     at, inner = b.split(steps.arg.name, depth * size)
-    blocks, step = b.split(inner, size)
+    # steps are a loop: sums of one are independent of each other, which those of a chain of steps are not
+    _, step = b.split(inner, size)
     if not b.attempt(Tensorize(step, instruction.name)):
         return False
-    b.bind(blocks, AxisKind.UNROLL)
     loads = [u for u in k.summed if u.src[1].ranges.intersection(dominant.src[1:])]
     pad = PAD_BYTES * 8 // instruction.operands[0].bits
     for stage in stages_of(loads, (), at, Space.SHARED, pad, raw=True):
