@@ -15,7 +15,7 @@ from tests.models.tiny_diffusion import TEXT_LENGTH, write_tiny_diffusion
 from tinyweb.cli import app
 from tinyweb.cli.run_image import common_text
 from tinyweb.errors import ExportError, TinywebError
-from tinyweb.export.image import PARTS, ImageOptions, fit_preview, parse_size, tiled_sizes, write_model
+from tinyweb.export.image import DEVICE, PARTS, ImageOptions, fit_preview, parse_size, tiled_sizes, write_model
 from tinyweb.export.inspect import inspect_site, table
 from tinyweb.models.schedulers import SchedulerConfig
 from tinyweb.models.stable_diffusion import Source, StableDiffusion
@@ -109,7 +109,7 @@ def test_the_exported_modules_compute_the_same(folder: Path, tmp_path: Path, qua
 @pytest.mark.slow
 def test_previews_resemble_pictures() -> None:
     """Of the embedded model, whose latents keep colours."""
-    encoder = Source.open(TINYSD).load_encoder("f32", "CPU")
+    encoder = Source.open(TINYSD).load_encoder("f32", DEVICE)
     preview = fit_preview(encoder)
     model = StableDiffusion.from_path(TINYSD, "f32")
     picture = np.zeros((64, 64, 3), np.uint8)

@@ -66,16 +66,16 @@ export async function fetchFile(
   return fetchChecked(base, name, settings, async (content) => wrong(name, row, content));
 }
 
-/** Why the content is not the file's; undefined where it is. @param hash replaces SHA-256 in tests */
-export async function wrong(
-  name: string,
-  { bytes, sha256 }: FileRow,
-  content: Uint8Array<ArrayBuffer>,
-  hash = sha256Hex,
-): Promise<TinywebError | undefined> {
-  const got = await hash(content);
-  if (content.length === bytes && got === sha256) return undefined;
-  return mismatch(name, `${bytes} bytes (${hashed(sha256)})`, `${content.length} bytes (${hashed(got)})`);
+/** Why the content is not the file's; undefined where it is. */
+export async function wrong(name: string, row: FileRow, content: Uint8Array<ArrayBuffer>): Promise<TinywebError | undefined> {
+  return differs(name, row, { bytes: content.length, sha256: await sha256Hex(content) });
+}
+
+/** Why what came is not the file; undefined where it is. */
+export function differs(name: string, row: FileRow, came: FileRow): TinywebError | undefined {
+  if (came.bytes === row.bytes && came.sha256 === row.sha256) return undefined;
+  const [expected, got] = [row, came].map(({ bytes, sha256 }) => `${bytes} bytes (${hashed(sha256)})`) as [string, string];
+  return mismatch(name, expected, got);
 }
 
 /** A file that is wrong is fetched once more, past the browser's cache. */

@@ -8,7 +8,13 @@ export async function sha256Hex(
   bytes: Uint8Array<ArrayBuffer>,
   native: Pick<SubtleCrypto, "digest"> | null = globalThis.crypto?.subtle ?? null,
 ): Promise<string> {
-  const digest = native ? new DataView(await native.digest("SHA-256", bytes)) : sha256(bytes);
+  if (native) return hex(new DataView(await native.digest("SHA-256", bytes)));
+  const hash = new Sha256();
+  hash.update(bytes);
+  return hash.hex();
+}
+
+function hex(digest: DataView): string {
   return Array.from({ length: 8 }, (_, i) =>
     digest
       .getUint32(4 * i)
@@ -29,24 +35,45 @@ const [ROUND, INITIAL] = ((): [Int32Array, Int32Array] => {
   return [Int32Array.from(primes, (p) => fraction(Math.cbrt(p))), Int32Array.from(primes.slice(0, 8), (p) => fraction(Math.sqrt(p)))];
 })();
 
-function sha256(message: Uint8Array<ArrayBuffer>): DataView {
-  const state = INITIAL.slice();
-  const words = new Int32Array(64);
-  const whole = message.length - (message.length % BLOCK);
-  const view = new DataView(message.buffer, message.byteOffset, message.byteLength);
-  for (let at = 0; at < whole; at += BLOCK) compress(state, words, view, at);
-  // Padding: one 1 bit, zeros, the length in bits as a 64-bit integer at the end of a block.
-  const rest = message.length - whole;
-  const tail = new Uint8Array(rest + 9 <= BLOCK ? BLOCK : 2 * BLOCK);
-  tail.set(message.subarray(whole));
-  tail[rest] = 0x80;
-  const tailView = new DataView(tail.buffer);
-  tailView.setUint32(tail.length - 8, Math.floor(message.length / 2 ** 29));
-  tailView.setUint32(tail.length - 4, message.length << 3);
-  for (let at = 0; at < tail.length; at += BLOCK) compress(state, words, tailView, at);
-  const digest = new DataView(new ArrayBuffer(32));
-  state.forEach((word, i) => digest.setInt32(4 * i, word));
-  return digest;
+/** Of bytes that come in pieces: the browser's own wants all of them at once, and makes a copy. */
+export class Sha256 {
+  private readonly state = INITIAL.slice();
+  private readonly words = new Int32Array(64);
+  /** The beginning of a block. */
+  private readonly held = new Uint8Array(BLOCK);
+  private length = 0;
+
+  update(bytes: Uint8Array): void {
+    const held = this.length % BLOCK;
+    const first = held > 0 ? Math.min(BLOCK - held, bytes.length) : 0;
+    this.length += bytes.length;
+    this.held.set(bytes.subarray(0, first), held);
+    if (held + first === BLOCK) this.blocks(this.held);
+    else if (held > 0) return;
+    const rest = bytes.subarray(first);
+    this.blocks(rest);
+    this.held.set(rest.subarray(rest.length - (rest.length % BLOCK)));
+  }
+
+  /** Lowercase hex, of all that came; nothing may come behind. */
+  hex(): string {
+    // Padding: one 1 bit, zeros, the length in bits as a 64-bit integer at the end of a block.
+    const held = this.length % BLOCK;
+    const tail = new Uint8Array(held + 9 <= BLOCK ? BLOCK : 2 * BLOCK);
+    tail.set(this.held.subarray(0, held));
+    tail[held] = 0x80;
+    const view = new DataView(tail.buffer);
+    view.setUint32(tail.length - 8, Math.floor(this.length / 2 ** 29));
+    view.setUint32(tail.length - 4, this.length << 3);
+    this.blocks(tail);
+    this.state.forEach((word, i) => view.setInt32(4 * i, word));
+    return hex(view);
+  }
+
+  private blocks(bytes: Uint8Array): void {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    for (let at = 0; at + BLOCK <= bytes.length; at += BLOCK) compress(this.state, this.words, view, at);
+  }
 }
 
 function compress(state: Int32Array, w: Int32Array, view: DataView, at: number): void {
@@ -80,7 +107,15 @@ function compress(state: Int32Array, w: Int32Array, view: DataView, at: number):
     b = a;
     a = (t1 + t2) | 0;
   }
-  [a, b, c, d, e, f, g, h].forEach((word, i) => (state[i]! += word));
+  // one by one: a list of them for each block would be three times as much memory as what is hashed
+  state[0]! += a;
+  state[1]! += b;
+  state[2]! += c;
+  state[3]! += d;
+  state[4]! += e;
+  state[5]! += f;
+  state[6]! += g;
+  state[7]! += h;
 }
 
 function rotate(x: number, by: number): number {

@@ -9,8 +9,8 @@ import { sleep } from "./download.js";
 export interface ShardWriter {
   /** @returns false when the storage is full: the shard is then not kept */
   write(chunk: Uint8Array, at: number): boolean;
-  /** @param whole the verified shard; undefined when the download broke off: its beginning may be kept */
-  close(whole?: Uint8Array<ArrayBuffer>): Promise<void>;
+  /** What was written is kept, also where it is the beginning of a download that broke off. */
+  close(): Promise<void>;
 }
 
 export interface ShardCache {

@@ -1,18 +1,15 @@
 /**
  * The weights store: brings every shard from browser storage or the network to its place on the device, verified.
- * At most two shards are held at a time; each is dropped as soon as it is written.
+ * At most two shards are on their way at a time. Where the device's memory can be written to at once, no copy of them is held.
  */
 
-import { wrong } from "./bundle.js";
+import { differs } from "./bundle.js";
 import { fetchSized, type DownloadSettings } from "./download.js";
 import { throwIfAborted, together, TinywebError } from "./errors.js";
-import type { Manifest, Segment, Shard } from "./manifest.js";
+import { sha256Hex } from "./hash.js";
+import { allocate, landingFor, write, type Landing, type Placement, type WeightsTarget } from "./landing.js";
+import type { Manifest, Shard } from "./manifest.js";
 import type { ShardCache } from "./shard-cache.js";
-
-export interface WeightsTarget {
-  write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void;
-  flush(): Promise<void>;
-}
 
 export interface WeightsProgress {
   loadedBytes: number;
@@ -48,23 +45,16 @@ export async function loadWeights(manifest: Manifest, target: WeightsTarget, set
     let scratch: Uint8Array<ArrayBuffer> | undefined;
     while (next < shards.length && !stop.aborted) {
       const index = next++;
-      const bytes = await loader.load(shards[index] as Shard, index, () => (scratch ??= allocate(largest)));
-      for (const p of placements[index] as Placement[]) {
-        target.write(p.buffer, p.at, bytes.subarray(p.offset, p.offset + p.bytes));
-      }
+      await loader.load(shards[index] as Shard, index, placements[index] as Placement[], () => (scratch ??= allocate(largest)));
       await target.flush();
     }
   };
   meter.report(true);
   await together(settings.signal, (stop) => {
-    const loader = new ShardLoader({ ...settings, signal: stop }, meter);
+    const loader = new ShardLoader({ ...settings, signal: stop }, target, meter);
     return Array.from({ length: IN_FLIGHT }, () => lane(loader, stop));
   });
   meter.report(true);
-}
-
-interface Placement extends Segment {
-  buffer: number;
 }
 
 class ShardLoader {
@@ -73,43 +63,39 @@ class ShardLoader {
 
   constructor(
     private readonly settings: StoreSettings,
+    private readonly target: WeightsTarget,
     private readonly meter: Meter,
   ) {
     this.cache = settings.cache;
   }
 
-  /** A verified shard: from storage, from a broken download and the rest of it, or from the network into `scratch`. */
-  async load(shard: Shard, index: number, scratch: () => Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  /** Brings a verified shard to its places: from storage, from a broken download and the rest of it, or from the network. */
+  async load(shard: Shard, index: number, placements: readonly Placement[], scratch: () => Uint8Array<ArrayBuffer>): Promise<void> {
     const stored = await this.cache?.read(shard.sha256);
+    const { hash = sha256Hex } = this.settings;
     if (stored?.length === shard.bytes) {
-      if (!(await this.verify(stored, shard))) {
+      if (!(await this.verify(shard, () => hash(stored)))) {
         this.meter.set(index, shard.bytes, false);
-        return stored;
+        return write(this.target, placements, stored);
       }
       await this.cache?.remove(shard.sha256);
     }
-    const bytes = scratch().subarray(0, shard.bytes);
+    const landing = landingFor(this.target, placements, shard.bytes, scratch);
     if (stored && stored.length < shard.bytes) {
-      bytes.set(stored);
+      landing.put(stored, 0);
       // A beginning that does not lead to the right hash is thrown away; that is not the server's fault.
-      if (!(await this.fetch(shard, index, bytes, stored.length, "default"))) return bytes;
+      if (!(await this.fetch(shard, index, landing, stored.length, "default"))) return landing.accept();
     }
     let failure: TinywebError | undefined;
     for (const mode of ["default", "reload"] as const) {
-      failure = await this.fetch(shard, index, bytes, 0, mode);
-      if (!failure) return bytes;
+      failure = await this.fetch(shard, index, landing, 0, mode);
+      if (!failure) return landing.accept();
     }
     throw failure as TinywebError;
   }
 
-  /** Downloads into `bytes` behind the first `start`; what came in place of the shard, if it is not the shard. */
-  private async fetch(
-    shard: Shard,
-    index: number,
-    bytes: Uint8Array<ArrayBuffer>,
-    start: number,
-    mode: RequestCache,
-  ): Promise<TinywebError | undefined> {
+  /** Downloads what is behind the first `start` bytes; what came in place of the shard, if it is not the shard. */
+  private async fetch(shard: Shard, index: number, landing: Landing, start: number, mode: RequestCache): Promise<TinywebError | undefined> {
     const url = new URL(shard.file, this.settings.baseUrl).href;
     let writer = await this.cache?.open(shard.sha256, start);
     let full = false;
@@ -118,20 +104,20 @@ class ShardLoader {
     this.meter.set(index, start, false);
     try {
       const chunk = (part: Uint8Array, at: number): void => {
-        bytes.set(part, at);
+        landing.put(part, at);
         if (writer && !full) full = !writer.write(part, at);
         this.meter.set(index, at + part.length, true);
       };
       await fetchSized(url, shard.bytes, { start, chunk }, this.settings, mode);
-      failure = await this.verify(bytes, shard);
+      failure = await this.verify(shard, () => landing.sha256(this.settings.hash ?? sha256Hex));
       verified = !failure;
     } catch (error) {
       if (!(error instanceof TinywebError) || error.code !== "hash-mismatch") throw error;
       failure = error;
     } finally {
-      await writer?.close(verified ? bytes : undefined);
+      await writer?.close();
       writer = undefined;
-      if (full) await this.makeRoom(shard, verified ? bytes : undefined);
+      if (full) await this.makeRoom(shard, verified ? landing.whole() : undefined);
     }
     if (!verified) await this.settings.cache?.remove(shard.sha256);
     return failure;
@@ -145,7 +131,7 @@ class ShardLoader {
       const writer = await cache.open(shard.sha256, 0);
       if (!writer) return; // another tab writes it
       const kept = writer.write(bytes, 0);
-      await writer.close(bytes);
+      await writer.close();
       if (kept) return;
       await cache.remove(shard.sha256);
     }
@@ -153,20 +139,12 @@ class ShardLoader {
   }
 
   /** One after the other: browsers copy what they hash. */
-  private async verify(bytes: Uint8Array<ArrayBuffer>, shard: Shard): Promise<TinywebError | undefined> {
-    const result = this.verified.then(() => wrong(shard.file, shard, bytes, this.settings.hash));
+  private async verify(shard: Shard, hash: () => Promise<string>): Promise<TinywebError | undefined> {
+    const result = this.verified.then(async () => differs(shard.file, shard, { bytes: shard.bytes, sha256: await hash() }));
     this.verified = result.catch(() => undefined);
     const failure = await result;
     throwIfAborted(this.settings.signal);
     return failure;
-  }
-}
-
-function allocate(bytes: number): Uint8Array<ArrayBuffer> {
-  try {
-    return new Uint8Array(bytes);
-  } catch (error) {
-    throw new TinywebError("out-of-memory", `The browser could not allocate the ${bytes} bytes a part of this model needs.`, error);
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { expect, it } from "vitest";
-import { sha256Hex } from "../src/hash.js";
+import { Sha256, sha256Hex } from "../src/hash.js";
 
 const reference = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
 
@@ -23,4 +23,13 @@ it("uses the platform's own where there is one", async () => {
   const native = { digest: (name: AlgorithmIdentifier, data: BufferSource) => (used++, crypto.subtle.digest(name, data)) };
   expect(await sha256Hex(bytes, native)).toBe(reference(bytes));
   expect(used).toBe(1);
+});
+
+it("takes bytes in pieces of any size", () => {
+  for (const size of [1, 7, 63, 64, 65, 200]) {
+    const bytes = Uint8Array.from({ length: 777 }, (_, i) => (i * size) % 251);
+    const hash = new Sha256();
+    for (let at = 0; at < bytes.length; at += size) hash.update(bytes.subarray(at, at + size));
+    expect(hash.hex()).toBe(reference(bytes));
+  }
 });

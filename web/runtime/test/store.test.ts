@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
+import type { Slice } from "../src/engine.js";
 import { sha256Hex } from "../src/hash.js";
 import { parseManifest } from "../src/manifest.js";
 import { loadWeights, type StoreSettings, type WeightsProgress } from "../src/store.js";
@@ -14,6 +15,8 @@ const sha = (i: number): string => manifest.weights.shards[i]!.sha256;
 
 let server: FakeServer;
 let storage: MemoryStorage;
+/** Whether the device's memory takes bytes as they come. */
+let inPlace = false;
 
 beforeEach(() => {
   server = new FakeServer(bundle.files);
@@ -26,6 +29,7 @@ async function load(settings: Partial<StoreSettings> = {}): Promise<Map<number, 
   const target = {
     write: (buffer: number, offset: number, bytes: Uint8Array) => void device.get(buffer)!.set(bytes, offset),
     flush: async () => undefined,
+    ...(inPlace && { place: ({ buffer, offset, bytes }: Slice) => device.get(buffer)!.subarray(offset, offset + bytes) }),
   };
   await loadWeights(manifest, target, {
     baseUrl: BASE,
@@ -59,25 +63,15 @@ function expectWeights(device: Map<number, Uint8Array>): void {
   expect(Buffer.concat([device.get(0)!, device.get(1)!]).equals(all)).toBe(true);
 }
 
-describe("weights store", () => {
+describe.each([false, true])("weights store, bytes put in place as they come: %s", (placed) => {
+  beforeEach(() => {
+    inPlace = placed;
+  });
+
   it("puts every segment in its place, with at most two shards on their way", async () => {
     expectWeights(await load());
     expect(server.asked.map(({ path }) => path).sort()).toEqual(PATHS);
     expect(server.mostOpen).toBe(2);
-  });
-
-  it("hashes one shard at a time, also after one that could not be hashed", async () => {
-    let now = 0;
-    let most = 0;
-    const hash = async (bytes: Uint8Array<ArrayBuffer>): Promise<string> => {
-      most = Math.max(most, ++now);
-      await new Promise((done) => setTimeout(done, 5));
-      now--;
-      return sha256Hex(bytes);
-    };
-    expectWeights(await load({ hash }));
-    expect(most).toBe(1);
-    await expect(load({ cache: undefined, hash: () => Promise.reject(Error("no hash")) })).rejects.toThrow("no hash");
   });
 
   it("downloads nothing on the second visit", async () => {
@@ -141,15 +135,6 @@ describe("weights store", () => {
     } finally {
       vi.useRealTimers();
     }
-  });
-
-  it("says what memory was asked for in vain", async () => {
-    const enormous = { ...manifest, weights: { ...manifest.weights, shards: [{ ...manifest.weights.shards[0]!, bytes: 2 ** 50 }] } };
-    const target = { write: () => undefined, flush: async () => undefined };
-    await expect(loadWeights(enormous, target, { baseUrl: BASE, cache: undefined, fetch: server.fetch })).rejects.toMatchObject({
-      code: "out-of-memory",
-      message: `The browser could not allocate the ${2 ** 50} bytes a part of this model needs.`,
-    });
   });
 
   it("works without storage, and when storage cannot be written", async () => {
@@ -364,6 +349,35 @@ describe("weights store", () => {
     const kept = [...storage.models.values()].flatMap((shards) => [...shards]);
     expect(kept).toHaveLength(2); // one byte was missing for the third
     for (const [name, bytes] of kept) expect(bytes.length).toBe(lengths.get(name)); // beginnings are of no use
+  });
+});
+
+describe("shards that are copied", () => {
+  beforeEach(() => {
+    inPlace = false;
+  });
+
+  it("hashes one shard at a time, also after one that could not be hashed", async () => {
+    let now = 0;
+    let most = 0;
+    const hash = async (bytes: Uint8Array<ArrayBuffer>): Promise<string> => {
+      most = Math.max(most, ++now);
+      await new Promise((done) => setTimeout(done, 5));
+      now--;
+      return sha256Hex(bytes);
+    };
+    expectWeights(await load({ hash }));
+    expect(most).toBe(1);
+    await expect(load({ cache: undefined, hash: () => Promise.reject(Error("no hash")) })).rejects.toThrow("no hash");
+  });
+
+  it("says what memory was asked for in vain", async () => {
+    const enormous = { ...manifest, weights: { ...manifest.weights, shards: [{ ...manifest.weights.shards[0]!, bytes: 2 ** 50 }] } };
+    const target = { write: () => undefined, flush: async () => undefined };
+    await expect(loadWeights(enormous, target, { baseUrl: BASE, cache: undefined, fetch: server.fetch })).rejects.toMatchObject({
+      code: "out-of-memory",
+      message: `The browser could not allocate the ${2 ** 50} bytes a part of this model needs.`,
+    });
   });
 });
 
