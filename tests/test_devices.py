@@ -61,7 +61,7 @@ def test_command_line_refuses_a_number_that_is_none() -> None:
     environment = {**os.environ, "TINYWEB_DEVICE": "CPU:x"}
     command = [sys.executable, "-m", "tinyweb.cli", "run", "chat", "assets/models/tinychat-7m", "--prompt", "hi"]
     for more, env in ((["--device", "CPU:x"], None), ([], environment)):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, env=env, cwd=ROOT)
+        done = subprocess.run([*command, *more], capture_output=True, text=True, env=env, cwd=ROOT, timeout=500)
         assert done.returncode != 0 and "Traceback" not in done.stderr
         assert "a number from 0 to 63" in " ".join(done.stderr.split())
 

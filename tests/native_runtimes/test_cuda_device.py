@@ -105,7 +105,9 @@ for _ in range(120):
 def said(code: str, **environment: str) -> list[str]:
     """Lines that a process of its own prints: what happens there is no other test's."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run([sys.executable, "-c", PROGRAMS + code], cwd=ROOT, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAMS + code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=500
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

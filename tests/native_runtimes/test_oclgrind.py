@@ -26,7 +26,7 @@ def log(folder: Path, *names: str) -> str:
         "TINYWEB_OPENCL_OPTIONS": "-cl-opt-disable",  # its check for uninitialised values knows no `freeze`
     }  # fmt: skip
     command = [sys.executable, "-m", "tests.native_runtimes.checked", *names]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     return said.read_text()
 

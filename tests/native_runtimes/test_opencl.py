@@ -34,7 +34,7 @@ def test_no_driver(tmp_path: Path) -> None:
         "try: open_runtime('OPENCL')\n"
         "except DeviceError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=500)
     assert "OpenCL finds no driver" in done.stdout and "pocl-opencl-icd" in done.stdout, done
     assert len(done.stdout.strip().splitlines()) == 1
 

@@ -59,7 +59,7 @@ def test_amd(chip: str, dtype: DType, instruction: str, tmp_path: Path) -> None:
     source, assembly = tmp_path / "kernel.hip", tmp_path / "kernel.s"
     source.write_text(render_gpu([program], HIP))
     options = ["-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", f"--offload-arch={chip}", "-O3", "-S"]
-    subprocess.run([clang, *options, source, "-o", assembly], check=True)
+    subprocess.run([clang, *options, source, "-o", assembly], check=True, timeout=500)
     text = assembly.read_text()
     dots = [u for u in program.uops if u.op is Ops.DOT and isinstance(u.arg, Fragments)]
     assert text.count(f"{instruction} ") == len(dots) > 0

@@ -289,11 +289,11 @@ def on_opencl(file: str, chosen: str) -> None:
     """Run tests of this folder's kind on several devices that PoCL makes of the processor."""
     env = {**os.environ, "TINYWEB_TEST_SHARD": "OPENCL", "POCL_DEVICES": " ".join(["pthread"] * 4)}
     probe = "from tinyweb.native_runtimes.open import open_runtime; open_runtime('OPENCL:3')"
-    there = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=env)
+    there = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=env, timeout=500)
     if there.returncode:
         pytest.skip(f"several devices of PoCL are needed: {there.stderr.strip().splitlines()[-1]}")
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", file, "-k", chosen]
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=500)
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
 
 
