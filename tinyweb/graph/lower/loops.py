@@ -95,6 +95,8 @@ class _Reduces(Staging):
         # a group's members have one depth, and all they need is less deep: depth by depth, groups are complete
         for u in sorted(self.order, key=lambda u: (self.depth[u], u.op is not Ops.REDUCE and not is_shared(u))):
             self._visit(u)
+        if self.last:
+            raise ValueError("shared memory is filled ahead for a loop that reduces nothing")
         stores = [self.done[s] for s in self.kernel.src]
         return [*stores, *(memory.store(index, self.done[value]) for memory, index, value in self.updates)]
 
@@ -186,7 +188,7 @@ class _Reduces(Staging):
             updates.append(inside.store(index, accumulate(u.arg, inside.load(index), inner)))
             results.append((acc, index))
         if updates:
-            ends = close_loops(updates, loops)
+            ends = close_loops(updates, loops, {r: self.last.pop(r) for r in loops if r in self.last})
             for u, (acc, index), kept in zip(group, results, kept_lanes):
                 values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
         if joint:

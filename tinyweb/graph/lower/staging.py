@@ -28,11 +28,13 @@ from tinyweb.graph.target import Target
 UNROLLED_ROUNDS = 8
 
 
-def close_loops(effects: Sequence[UOp], loops: Sequence[UOp]) -> tuple[UOp, ...]:
-    """Effects in one nest of loops (outermost first), after its end."""
+def close_loops(
+    effects: Sequence[UOp], loops: Sequence[UOp], last: Mapping[UOp, tuple[UOp, ...]] | None = None
+) -> tuple[UOp, ...]:
+    """Effects in one nest of loops (outermost first), after its end. `last`: what is done at the end of their steps."""
     ends = tuple(effects)
     for r in reversed(loops):
-        ends = (UOp(Ops.END, dtypes.void, (*ends, r)),)
+        ends = (UOp(Ops.END, dtypes.void, (*ends, *(last or {}).get(r, ()), r)),)
     return ends
 
 
@@ -56,6 +58,7 @@ class Staging:
         self.buffers = 0
         self.carried: dict[UOp, UOp] = {}  # REDUCEs whose sums are staged memory, and the STAGEs
         self.tiles: dict[UOp, tuple[UOp, dict[UOp, UOp]]] = {}  # where the sums of an instruction for matrices are
+        self.last: dict[UOp, tuple[UOp, ...]] = {}  # what is done at the end of each step of a loop
         self.slots: dict[UOp, UOp] = {}  # shared memory that is filled ahead, and the loop whose steps it has
 
     def _buffer(self, space: Space, dtype: DType, size: int) -> UOp:
@@ -124,8 +127,8 @@ class Staging:
         return bool(u.arg.slots > 1 and u.src[1:]) and not made and not self._threads_of(u)
 
     def _stage_ahead(self, group: list[UOp], outer: list[UOp]) -> dict[UOp, UOp]:
-        """Shared memories that hold several steps of the innermost loop: in each step one is filled that is read later,
-        and it is waited for the one that is read now."""
+        """Shared memories that hold several steps of the innermost loop: in each step it is waited for the one that is
+        read now, and at its end the one that was read before is filled with what is read later."""
         *around, loop = outer
         slots, size = group[0].arg.slots, loop.src[0]
         self.slots |= dict.fromkeys(group, loop)
@@ -145,8 +148,8 @@ class Staging:
             sent = filled(index_const(i), () if sent is None else (sent,))
         assert sent is not None
         arrived = UOp(Ops.BARRIER, dtypes.void, (sent, loop), slots - 2)
-        sent = filled(loop + (slots - 1), (arrived,))
-        return {u: memory.after(sent) for u, memory in zip(group, memories)}
+        self.last[loop] = (*self.last.get(loop, ()), filled(loop + (slots - 1), (arrived,)))
+        return {u: memory.after(arrived) for u, memory in zip(group, memories)}
 
     def _fill(
         self, u: UOp, memory: UOp, fresh: tuple[UOp, ...], at: Mapping[UOp, UOp] | None = None,
