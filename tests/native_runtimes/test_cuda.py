@@ -16,6 +16,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, Space, UOp, Variable
 from tinyweb.graph.program import Program
+from tinyweb.native_runtimes import runs
 from tinyweb.native_runtimes.cuda import CudaRuntime, devices, driver, queue
 from tinyweb.native_runtimes.cuda.compile import architecture, compile_cuda
 from tinyweb.native_runtimes.cuda.memory import STAGING_BYTES
@@ -269,9 +270,9 @@ def test_no_more_runs_are_in_flight_than_anybody_can_wait_for() -> None:
     runtime = opened(stand_in, add())
     (executable,) = runtime.compile([add()])
     x, y, out = floats(runtime, [1], [2], [0])
-    for _ in range(3 * queue.MOST):
+    for _ in range(3 * runs.MOST):
         runtime.run([Launch(executable, (out, x, y))], {})
-    assert len(stand_in.events) <= queue.MOST + 1
+    assert len(stand_in.events) <= runs.MOST + 1
 
 
 RESULTS = real.CUresult

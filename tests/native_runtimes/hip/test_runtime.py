@@ -231,12 +231,12 @@ def test_no_memory_is_left(runtime: HipRuntime, standin: StandIn) -> None:
         (
             "kernel",
             700,
-            r"run of add_1 failed with hipErrorIllegalAddress \(700\): a kernel accessed memory that is not",
+            r"run of kernel add_1 failed with hipErrorIllegalAddress \(700\): a kernel accessed memory that is not",
         ),
         (
             "kernel",
             719,
-            r"run of add_1 failed with hipErrorLaunchFailure \(719\): a kernel was ended by the driver",
+            r"run of kernel add_1 failed with hipErrorLaunchFailure \(719\): a kernel was ended by the driver",
         ),
         ("hipModuleLaunchKernel", 719, r"launch of kernel add_1 failed with hipErrorLaunchFailure \(719\)"),
         ("hipMemcpyAsync", 719, r"hipMemcpyAsync failed with hipErrorLaunchFailure"),

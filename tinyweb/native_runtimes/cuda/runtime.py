@@ -17,9 +17,10 @@ from tinyweb.native_runtimes.checks import check_range
 from tinyweb.native_runtimes.cuda.compile import architecture, compile_cuda, version
 from tinyweb.native_runtimes.cuda.driver import FAULTS, NEWER_DRIVER, OUT_OF_MEMORY, CudaError, Driver, open_device
 from tinyweb.native_runtimes.cuda.memory import CudaBuffer, Memory
-from tinyweb.native_runtimes.cuda.queue import VARIABLE, Queue, Stuck
+from tinyweb.native_runtimes.cuda.queue import VARIABLE, Queue
 from tinyweb.native_runtimes.cuda.replay import CudaExecutable, Replayed
 from tinyweb.native_runtimes.protocol import Launch, Replay
+from tinyweb.native_runtimes.runs import Stuck, some_of
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import CUDA, dynamic_shared, render_gpu
 
@@ -28,7 +29,6 @@ R = TypeVar("R")
 
 MAJOR, MINOR = 75, 76  # CUdevice_attribute
 MAX_DYNAMIC_SHARED = 8  # CUfunction_attribute
-NAMED = 4  # kernels that an error names
 
 
 def on_device(method: Callable[Concatenate[CudaRuntime, P], R]) -> Callable[Concatenate[CudaRuntime, P], R]:
@@ -82,7 +82,7 @@ class CudaRuntime(Turns):
             self._usable()
             yield
         except Stuck as stuck:
-            kernels = _some(stuck.names)
+            kernels = some_of(stuck.names)
             self._stuck = (
                 f"{self.name} ({self.device_name}): {kernels} has not ended after {stuck.seconds:g} seconds; "
                 f"wait for it or end the process, and raise {VARIABLE} where it needs longer"
@@ -110,7 +110,7 @@ class CudaRuntime(Turns):
             return DeviceError(f"{self.name} ({self.device_name}): {what} ({error})")
         if error.code not in FAULTS:
             return DeviceError(f"{self.name} ({self.device_name}): {error}")
-        lost = f"{self.name} ({self.device_name}): {_some(self._queue.names)} {FAULTS[error.code]} ({error})"
+        lost = f"{self.name} ({self.device_name}): {some_of(self._queue.names)} {FAULTS[error.code]} ({error})"
         lost += ", and all memory on the device is lost"
         self._generation += 1
         self._functions.clear()
@@ -261,11 +261,3 @@ def devices(module: Any = None) -> list[str]:
     driver = Driver(module)
     open_device(driver, 0, version()[0])
     return [device_name(driver, driver.cuDeviceGet(i)) for i in range(driver.cuDeviceGetCount())]
-
-
-def _some(names: Sequence[str]) -> str:
-    """Kernels, for an error's message; one of several ran."""
-    if not names:
-        return "a kernel"
-    more = f" or one of {len(names) - NAMED} others" if len(names) > NAMED else ""
-    return f"kernel {' or '.join(names[:NAMED])}{more}"

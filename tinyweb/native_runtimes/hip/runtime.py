@@ -21,9 +21,10 @@ from tinyweb.native_runtimes.checks import check_range
 from tinyweb.native_runtimes.hip.compile import CodeObject, compile_code_object
 from tinyweb.native_runtimes.hip.library import LOST, Hip, HipError, hip_library
 from tinyweb.native_runtimes.hip.memory import HipBuffer, Memory
-from tinyweb.native_runtimes.hip.queue import VARIABLE, Queue, Stuck, shown
+from tinyweb.native_runtimes.hip.queue import VARIABLE, Queue
 from tinyweb.native_runtimes.hip.replay import Owned, Prepared
 from tinyweb.native_runtimes.protocol import Launch, Replay
+from tinyweb.native_runtimes.runs import Stuck, some_of
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import render_gpu
 from tinyweb.render_c.dialect import HIP
@@ -106,7 +107,7 @@ class HipRuntime(Turns):
         """What is raised while kernels do not end."""
         self._stuck = stuck
         return DeviceError(
-            f"{self.name}: kernel {shown(stuck.names) or 'of an earlier run'} did not end within {stuck.seconds:g} "
+            f"{self.name}: {some_of(stuck.names)} did not end within {stuck.seconds:g} "
             f"seconds ({VARIABLE}); the device can be used again as soon as it ends or the driver resets it"
         )
 
