@@ -3,11 +3,13 @@
 import base64
 import itertools
 from collections.abc import Sequence
-
-from playwright.sync_api import Browser
+from typing import TYPE_CHECKING
 
 from tinyweb.errors import DeviceError
 from tinyweb.native_runtimes.webgpu.backend import Adapter, Dispatch
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ADDRESS = "https://tinyweb.test/"  # answered by the test itself; WebGPU wants a secure context
 
@@ -81,7 +83,7 @@ class ChromiumBackend:
 
     name = "chromium"
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: "Browser") -> None:
         self.page = browser.new_page()
         self.page.route(ADDRESS, lambda route: route.fulfill(body="<!doctype html>", content_type="text/html"))
         self.page.goto(ADDRESS)

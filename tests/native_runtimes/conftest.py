@@ -1,14 +1,17 @@
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
 from tests.native_runtimes.chromium import ChromiumBackend
 from tests.native_runtimes.hip.standin import StandIn, library
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Runtime
 from tinyweb.native_runtimes.webgpu import WebGpuRuntime
+
+if TYPE_CHECKING:  # most tests need no browser, and run where Playwright is not installed
+    from playwright.sync_api import Browser
 
 PROCESSORS = ["CPU", "WASM"]
 BROWSERS = ["WEBGPU", "CHROMIUM"]
@@ -35,7 +38,7 @@ def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureReque
     """CHROMIUM is the WebGPU runtime with a browser's implementation, which is not the one of wgpu."""
     if name not in runtimes:
         if name == "CHROMIUM":
-            browser: Browser = request.getfixturevalue("chromium")
+            browser: "Browser" = request.getfixturevalue("chromium")
             runtimes[name] = WebGpuRuntime(ChromiumBackend(browser))
         elif name == "HIP":
             runtimes[name] = request.getfixturevalue("hip")
