@@ -38,7 +38,7 @@ def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureReque
     """CHROMIUM is the WebGPU runtime with a browser's implementation, which is not the one of wgpu."""
     if name not in runtimes:
         if name == "CHROMIUM":
-            browser: "Browser" = request.getfixturevalue("chromium")
+            browser: Browser = request.getfixturevalue("chromium")
             runtimes[name] = WebGpuRuntime(ChromiumBackend(browser))
         elif name == "HIP":
             runtimes[name] = request.getfixturevalue("hip")
