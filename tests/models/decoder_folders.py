@@ -227,6 +227,9 @@ EARLIER = {
     }),
     "Falcon": Small("FalconForCausalLM", {"ffn_hidden_size": 40, "bias": True}),
     "Falcon, groups": Small("FalconForCausalLM", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "Falcon, ALiBi": Small(
+        "FalconForCausalLM", {"alibi": True, "bias": True, "multi_query": False, "parallel_attn": False}
+    ),
     "Falcon, in a row": Small("FalconForCausalLM", {"multi_query": False, "parallel_attn": False}),
 }  # fmt: skip
 BIASED = {  # by distance

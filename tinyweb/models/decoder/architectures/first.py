@@ -165,16 +165,20 @@ def _sloped(c: Config, most: float = 8.0, **parts: Any) -> AttentionConfig:
 
 def falcon(c: Config) -> tuple[DecoderConfig, Names]:
     """Falcon 1 and 2 (Almazrouei et al. 2023): attention and MLP side by side, one key and value for all heads or
-    (`new_decoder_architecture`) for groups of them."""
-    if c.flag("alibi", False):
-        raise ModelFormatError(f"{c.where}: 'alibi' is not supported, only rotary positions")
+    (`new_decoder_architecture`) for groups of them; Falcon RW: one after the other, and ALiBi, which is scaled as
+    scores are."""
     newer, bias = c.flag("new_decoder_architecture", False), c.flag("bias", False)
     heads = c.integer("num_attention_heads", 1, 1024)
     single = not newer and c.flag("multi_query", True)
     groups = c.integer("num_kv_heads", 1, heads, heads) if newer else 1 if single else heads
     c = Config({"max_position_embeddings": 2048, **c.values, "num_key_value_heads": groups, "head_dim": None}, c.where)
     norm = fields.layer_norm(c, "layer_norm_epsilon")
-    attention = fields.attention(c, fields.rotary(c), bias=bias, output_bias=bias)
+    if c.flag("alibi", False):
+        attention = _sloped(c, bias=bias, output_bias=bias)
+        width = fields.hidden_size(c) // heads
+        attention = replace(attention, slopes=tuple(s * width**-0.5 for s in attention.slopes or ()))
+    else:
+        attention = fields.attention(c, fields.rotary(c), bias=bias, output_bias=bias)
     parallel = newer or c.flag("parallel_attn", True)
     own = newer and c.integer("num_ln_in_parallel_attn", 1, 2, 2) == 2
     layer = LayerConfig(
