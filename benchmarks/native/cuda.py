@@ -8,9 +8,11 @@ process of each serves all rows: `python -m benchmarks cuda` takes about two min
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,11 +87,13 @@ class Ours(Contestant):
             def plain() -> Any:
                 return out.assign(compute())
 
+            step = jit(plain)
+            step()
             if task.endswith(" search"):
                 from tinyweb.tuning import tune
 
-                tune(plain, SEARCH_SECONDS)
-            step = jit(plain)
+                with tempfile.TemporaryDirectory() as folder:  # other rows do without what is found
+                    tune(plain, SEARCH_SECONDS, path=Path(folder) / "found.json")
             for _ in range(WARM):
                 step()
             self.steps[task] = step, out
