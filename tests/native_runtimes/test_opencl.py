@@ -117,6 +117,21 @@ def test_a_launch_that_the_driver_refuses(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @needs_a_driver
+def test_a_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends after all, so that the device can be used again."""
+    source = "kernel void slow(global volatile int *a) { for (int i = 0; i < 200000000; i++) a[0] += 1; }"
+    opened = device.open_device()
+    (kernel,) = device.build(opened, ["slow"], source)
+    memory = opened.cl.Buffer(opened.context, opened.cl.mem_flags.READ_WRITE, 16)
+    kernel(opened.queue, (1,), (1,), memory)
+    with monkeypatch.context() as patch:
+        patch.setenv("TINYWEB_OPENCL_SECONDS", "0.01")
+        with pytest.raises(DeviceError, match=r"kernels on .* have not ended after 0.01 s"):
+            opened.wait()
+    opened.wait()
+
+
+@needs_a_driver
 def test_kernels_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYWEB_CACHE", str(tmp_path))
     program = elementwise("kept", [F32], F32, lambda a: a * a, 4, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tinyweb.toolchain import cache_entry, keep
 OPTIONS = ("-cl-std=CL1.2",)
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 MOST_THREADS = 256  # of a workgroup: some drivers allow more than their registers are enough for
+SECONDS = 120.0  # until kernels that do not end are given up
 LOG_LINES = 6  # of a compiler's log that a message shows
 
 
@@ -44,6 +46,21 @@ class Opened:
             raise DeviceError(
                 f"{what}: the OpenCL driver of {self.name} reports {_first(error)}; if that repeats, start Python anew"
             ) from error
+
+    def wait(self) -> None:
+        """Return when all that was queued has happened. DeviceError where that takes too long (TINYWEB_OPENCL_SECONDS)."""
+        marker = self.cl.enqueue_marker(self.queue)
+        self.queue.flush()
+        begin, limit = time.monotonic(), float(os.environ.get("TINYWEB_OPENCL_SECONDS") or SECONDS)
+        while marker.command_execution_status > self.cl.command_execution_status.COMPLETE:
+            passed = time.monotonic() - begin
+            if passed > limit:
+                raise DeviceError(
+                    f"kernels on {self.name} have not ended after {limit:g} s (TINYWEB_OPENCL_SECONDS): the device can "
+                    "be used again when they have, if they ever do"
+                )
+            time.sleep(min(passed / 16, 0.001))  # the first milliseconds are waited for without a pause
+        marker.wait()
 
 
 def open_device(index: int = 0) -> Opened:
