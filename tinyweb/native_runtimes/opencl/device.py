@@ -48,7 +48,7 @@ class Opened:
             ) from error
 
     def wait(self) -> None:
-        """Return when all that was queued has happened. DeviceError where that takes too long (TINYWEB_OPENCL_SECONDS)."""
+        """Return when all that was queued has happened. DeviceError after TINYWEB_OPENCL_SECONDS, by default 120."""
         marker = self.cl.enqueue_marker(self.queue)
         self.queue.flush()
         begin, limit = time.monotonic(), float(os.environ.get("TINYWEB_OPENCL_SECONDS") or SECONDS)
