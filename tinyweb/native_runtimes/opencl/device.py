@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ from typing import Any
 from tinyweb.errors import DeviceError, ToolchainError
 from tinyweb.graph.gpu_targets import opencl_target
 from tinyweb.graph.target import Target
+from tinyweb.native_runtimes.runs import Runs, Stuck
 from tinyweb.toolchain import cache_entry, keep
 
 OPTIONS = ("-cl-std=CL1.2",)
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 MOST_THREADS = 256  # of a workgroup: some drivers allow more than their registers are enough for
-SECONDS = 120.0  # until kernels that do not end are given up
+VARIABLE = "TINYWEB_OPENCL_SECONDS"
 LOG_LINES = 6  # of a compiler's log that a message shows
 
 
@@ -29,6 +29,7 @@ class Opened:
     cl: Any  # the package
     context: Any
     queue: Any
+    runs: Runs
     device: Any
     name: str
     target: Target
@@ -49,18 +50,34 @@ class Opened:
 
     def wait(self) -> None:
         """Return when all that was queued has happened. DeviceError after TINYWEB_OPENCL_SECONDS, by default 120."""
-        marker = self.cl.enqueue_marker(self.queue)
-        self.queue.flush()
-        begin, limit = time.monotonic(), float(os.environ.get("TINYWEB_OPENCL_SECONDS") or SECONDS)
-        while marker.command_execution_status > self.cl.command_execution_status.COMPLETE:
-            passed = time.monotonic() - begin
-            if passed > limit:
-                raise DeviceError(
-                    f"kernels on {self.name} have not ended after {limit:g} s (TINYWEB_OPENCL_SECONDS): the device can "
-                    "be used again when they have, if they ever do"
-                )
-            time.sleep(min(passed / 16, 0.001))  # the first milliseconds are waited for without a pause
-        marker.wait()
+        try:
+            self.runs.wait()
+        except Stuck as stuck:
+            raise DeviceError(
+                f"kernels on {self.name} have not ended after {stuck.seconds:g} s ({VARIABLE}): the device can be used "
+                "again when they have, if they ever do"
+            ) from None
+
+
+class Markers(Runs):
+    """Markers in an OpenCL queue."""
+
+    def __init__(self, cl: Any, queue: Any) -> None:
+        super().__init__(VARIABLE)
+        self._cl, self._queue = cl, queue
+
+    def _new_event(self) -> list[Any]:
+        return []
+
+    def _record(self, event: list[Any]) -> None:
+        event[:] = [self._cl.enqueue_marker(self._queue)]
+        self._queue.flush()
+
+    def _happened(self, event: list[Any]) -> bool:
+        status = event[0].command_execution_status
+        if status < 0:
+            event[0].wait()  # raises what has gone wrong
+        return bool(status == self._cl.command_execution_status.COMPLETE)
 
 
 def open_device(index: int = 0) -> Opened:
@@ -78,7 +95,7 @@ def open_device(index: int = 0) -> Opened:
         raise DeviceError(f"OpenCL cannot open {_name(device)} ({_first(error)}): is another driver needed?") from error
     target, options = describe(cl, device)
     processor = bool(device.type & cl.device_type.CPU)
-    return Opened(cl, context, queue, device, _name(device), target, options, processor)
+    return Opened(cl, context, queue, Markers(cl, queue), device, _name(device), target, options, processor)
 
 
 def devices() -> list[str]:
