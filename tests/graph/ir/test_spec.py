@@ -183,7 +183,7 @@ BAD_KERNELS: dict[str, tuple[UOp, str]] = {
         kernel(out.store(i, UOp(Ops.RESCALE, F32, (one, one)))), "what a REDUCE with ADD over one loop"),
     "dot of floats": (kernel(out.store(i, UOp(Ops.DOT, F32, (one, one, one)))), "two words of bytes"),
     "symbolic lanes": (kernel(out.store(loop("j", start, 1, AxisKind.VECTOR), const(1.0))), "constant size"),
-    "fourth dimension": (kernel(out.store(loop("j", 4, 1, AxisKind.THREAD, dim=3), const(1.0))), "0, 1 and 2"),
+    "fourth dimension": (kernel(out.store(loop("j", 4, 1, AxisKind.GRID, dim=3), const(1.0))), "0, 1 and 2"),
     "grid is reduced": (
         kernel(out.store(i, summed(const(1.0), loop("r1", 4, 9, AxisKind.GRID, True)))), "the grid is not reduced"),
     "ordered and reduced": (
