@@ -29,8 +29,8 @@ HIP_FLAGS = (
 )  # fmt: skip
 RTC_FLAGS = ("-O3", "-ffp-contract=fast", "-fno-unroll-loops", "-mcode-object-version=4")
 # Tried one after the other where registers are spilled: instructions in the order of the text, so that fewer values
-# wait for their use; and what all threads of a wave read alike in vector registers, of which there are more.
-LESS_CROWDED = ("-misched-prera-direction=topdown", "-amdgpu-scalarize-global-loads=false")
+# wait for their use; and in the order that needs the fewest registers.
+LESS_CROWDED = ("-misched-prera-direction=topdown", "-misched=gcn-iterative-minreg")
 COMPILERS = ("clang", "hiprtc")
 
 
