@@ -288,7 +288,8 @@ class Recorder:
     What began before the recording, storages of tensors (numbered below `first_storage`) and buffers, is outside of it:
     replays find it in memory. `written` are storages from outside that are updated in place within, with the tensors
     that are views of them and what these were before; `outside` is their memory, which may have been taken only then.
-    `scratch`: memory of loops, which no result but what is returned needs afterwards.
+    `scratch`: memory of loops, which no result but what is returned needs afterwards. `host_steps`: what the host does
+    between launches, with the number of schedules before it; None where a replay has no host.
     """
 
     first_storage: int
@@ -301,6 +302,7 @@ class Recorder:
     schedules: list[tuple[str, Schedule]] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     refreshed: list[tuple[UOp, Callable[[], bytes]]] = field(default_factory=list)
+    host_steps: list[tuple[int, Any]] | None = None
 
     def is_outside(self, storage: int) -> bool:
         """Whether a storage is what it was before the recording."""

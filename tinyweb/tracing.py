@@ -12,12 +12,14 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from types import MethodType
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from tinyweb.across import allocate_pools, duplicate, homes, keep, replay
 from tinyweb.array.core import TensorCore, live_tensors, realize_all
+from tinyweb.array.host_steps import HostStep
 from tinyweb.array.realize import due, forget_due, own, settle
 from tinyweb.array.storage import (
     Storage,
@@ -47,13 +49,20 @@ class Plan:
     """What a captured computation launches, on any target: kernels with their buffers, in order.
 
     Buffers are those of the tensors it read and wrote, plus `temporaries`, which share the pools of `memory`. In a plan
-    of several devices each call has one, and CopyCalls stand between; `device` has the results.
+    of several devices each call has one, and CopyCalls stand between; `device` has the results. `host_steps`: each with
+    the number of calls before it.
     """
 
     calls: tuple[KernelCall, ...]
     memory: MemoryPlan
     device: str
     refreshed: tuple[tuple[UOp, Callable[[], bytes]], ...] = ()  # buffers that every replay fills anew from the host
+    host_steps: tuple[tuple[int, HostStep], ...] = ()
+
+    def parts(self) -> list[Plan]:
+        """What is launched before, between and after the steps of the host."""
+        ends = [0, *(at for at, _ in self.host_steps), len(self.calls)]
+        return [dataclasses.replace(self, calls=self.calls[a:b], host_steps=()) for a, b in pairwise(ends)]
 
     @property
     def temporaries(self) -> tuple[UOp, ...]:
@@ -81,16 +90,18 @@ class Plan:
         return [(c.source, c.device, nbytes(c.buffers[0])) for c in copies]
 
 
-def capture(function: Callable[[], Any], target: Target | None = None, *, across: bool = False) -> Plan:
+def capture(
+    function: Callable[[], Any], target: Target | None = None, *, across: bool = False, host_steps: bool = False
+) -> Plan:
     """Run `function`, which computes (or returns) tensors, and record instead of executing. What becomes a kernel is
-    decided for `target`; by default for the device.
+    decided for `target`; by default for the device. `host_steps`: who replays it carries out work of the host, too.
 
     Memory that the function updates in place is not touched; its tensors look afterwards as if it had been. Pending
     values from outside that the function uses are computed first, and are no part of the plan. RuntimeError if the
     function reads a value; ValueError if it uses several devices, unless the plan may go `across` them. A function that
     raises leaves no trace.
     """
-    plan = _record("capture", function, target).plan
+    plan = _record("capture", function, target, host_steps).plan
     if not across and (devices := sorted({c.device for c in plan.calls} - {""})):
         raise ValueError(f"capture: the computation uses several devices: {', '.join(devices)}")
     return plan
@@ -110,7 +121,10 @@ def repeat(step: Callable[[], Sequence[TensorCore]], count: int, scratch: Sequen
             run()
         return
     begun = len(recorder.schedules)
+    steps_before = list(recorder.host_steps or [])
     realize_all([*step(), *due()])
+    if steps_before != (recorder.host_steps or []):
+        raise NotImplementedError("a loop of many steps has a result whose shape depends on values")
     recorder.schedules += recorder.schedules[begun:] * (count - 1)
     recorder.scratch |= {view_base(t.uop) for t in scratch}
 
@@ -123,11 +137,14 @@ class _Record:
     produced: set[UOp]  # memory that came into being within
 
 
-def _record(method: str, function: Callable[[], Any], target: Target | None = None) -> _Record:
+def _record(
+    method: str, function: Callable[[], Any], target: Target | None = None, host_steps: bool = False
+) -> _Record:
     if is_recording():
         raise RuntimeError(f"{method}: another capture is going on: call it outside of the recorded function")
     grads = [(ref(t), t.grad) for t in live_tensors() if t.requires_grad]
     with recording(next_number(), target) as recorder:
+        recorder.host_steps = [] if host_steps else None
         try:
             result = function()
             # updates of memory from outside belong to the plan, whether or not they are returned
@@ -157,7 +174,9 @@ def _record(method: str, function: Callable[[], Any], target: Target | None = No
     temporaries |= dict.fromkeys(b for c in calls for b in c.buffers if whole_of(b) in scratch)
     memory = plan_memory([c.buffers for c in calls], tuple(temporaries), home)
     device = devices[-1] if devices else next((t.device for t in _tensors(result)), Device.DEFAULT)
-    plan = Plan(calls, memory, device, tuple(recorder.refreshed))
+    begins = list(accumulate((len(s.calls) for _, s in recorder.schedules), initial=0))
+    steps = tuple((begins[n], step) for n, step in recorder.host_steps or ())
+    plan = Plan(calls, memory, device, tuple(recorder.refreshed), steps)
     produced = {b for b in recorder.produced if recorder.is_within(b)}
     return _Record(plan, result, recorder.variables, produced)
 

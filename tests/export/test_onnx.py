@@ -176,13 +176,13 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
 
 
 def test_inspect(tmp_path: Path) -> None:
-    path = write(tmp_path / "small.onnx", helper.make_node("NonZero", ["y"], ["n"], name="where"))
+    path = write(tmp_path / "small.onnx", helper.make_node("Unique", ["y"], ["n"], name="where"))
     found = inspect_source(path)
     assert (found["kind"], found["export"], found["supported"]) == ("graph", "onnx", True)
     assert found["operators"]["Conv"] == 1 and sum(found["operators"].values()) == 10
     assert found["inputs"] == [{"name": "x", "type": "tensor(float)", "dtype": "float32", "shape": ["batch", 3, 8, 8]}]
     assert found["dynamic"] == {"batch": ["x[0]", "y[0]"]}
-    assert found["host"] == [{"operator": "NonZero", "version": 17, "count": 1, "nodes": ["where"]}]
+    assert found["host"] == [{"operator": "Unique", "version": 17, "count": 1, "nodes": ["where"]}]
     assert found["stored"] == {"int64": 3, "float": 1184} and found["initializer_bytes"] == 3 * 8 + 1184 * 4
     assert found["bytes"] == path.stat().st_size
     assert json.dumps(found) and source_table(found).row_count > 5

@@ -175,7 +175,7 @@ def write_functions(
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     count = sum(int(n.buffer.arg.size) for n in memory.named if n.kind == "weight" and n.dtype.is_float)
-    ends = {entry: r.section(memory) for entry, r in planned.recorded.items()}
+    ends = {entry: r.section(entry, memory) for entry, r in planned.recorded.items()}
     made = bundle_manifest(
         task, name, {"parameters": count, **(model or {})}, files or {}, writer, segments, memory, variables,
         {"functions": ends, **(sections or {})}, compiled,
@@ -204,7 +204,10 @@ def plan_functions(
     """Record functions for each target, without compiling or writing anything; arguments as in `write_functions`."""
     by_target = _record_for(functions, targets, prepare, progress)
     recorded, last = by_target[targets[0]], by_target[targets[-1]]
-    plans = {target: {entry: r.plan for entry, r in found.items()} for target, found in by_target.items()}
+    plans = {
+        target: {entry: plan for name, r in found.items() for entry, plan in r.entries(name).items()}
+        for target, found in by_target.items()
+    }
     ends = frozenset[UOp]().union(*(r.ends for r in recorded.values()))
     plans["webgpu"], divided = within(plans.get("webgpu", {}), binding_bytes, ends)
     memory = share_memory(recorded, last if last is not recorded else None, divided)

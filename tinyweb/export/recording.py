@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tinyweb.array.core import TensorCore
 from tinyweb.array.storage import bound_size
 from tinyweb.device import current_recorder
 from tinyweb.dtype import dtypes
@@ -48,21 +49,41 @@ class Recorded:
 
     @property
     def ends(self) -> frozenset[UOp]:
-        """The memory of inputs and outputs."""
-        return frozenset(t.uop.buffer for t in (*self.inputs.values(), *self.outputs.values()))
+        """The memory of inputs and outputs, and what the host reads and writes between launches."""
+        steps = [t for _, step in self.plan.host_steps for t in (*step.inputs, step.output) if t is not None]
+        return frozenset(t.uop.buffer for t in (*self.inputs.values(), *self.outputs.values(), *steps))
 
     @property
     def variables(self) -> list[UOp]:
         """What the shapes of inputs tell: sizes that are a variable alone."""
         sizes = [s for t in self.inputs.values() for s in t.shape]
-        return list(dict.fromkeys(s for s in sizes if isinstance(s, UOp) and s.op is Ops.VARIABLE))
+        told = [s for s in sizes if isinstance(s, UOp) and s.op is Ops.VARIABLE]
+        return list(dict.fromkeys([*told, *(step.variable for _, step in self.plan.host_steps)]))
 
-    def section(self, memory: Memory) -> dict[str, Any]:
-        """Its entry in the manifest's `functions`."""
+    def section(self, name: str, memory: Memory) -> dict[str, Any]:
+        """Its entry in the manifest's `functions`, by its name."""
         return {
             "inputs": [_end(n, t, memory) for n, t in self.inputs.items()],
             "outputs": [_end(n, t, memory) for n, t in self.outputs.items()],
+            **({"host_steps": self._host_steps(name, memory)} if self.plan.host_steps else {}),
         }
+
+    def entries(self, name: str) -> dict[str, Plan]:
+        """Its entry points: one, and one behind each step of the host."""
+        first, *rest = self.plan.parts()
+        return {name: first, **{f"{name}__{i}": plan for i, plan in enumerate(rest)}}
+
+    def _host_steps(self, name: str, memory: Memory) -> list[dict[str, Any]]:
+        entries = list(self.entries(name))[1:]
+        return [
+            {
+                "entry": entry, "operator": step.operator,
+                "inputs": [_end(str(i), t, memory) for i, t in enumerate(step.inputs)],
+                "variable": step.variable.arg[0], **dict(step.numbers),
+                **({} if step.output is None else {"output": _end("rows", step.output, memory)}),
+            }
+            for entry, (_, step) in zip(entries, self.plan.host_steps)
+        ]  # fmt: skip
 
 
 def record(
@@ -86,7 +107,7 @@ def record(
             outputs[n] = memory.assign(t)
         return list(outputs.values())
 
-    plan = capture(assigned, target)
+    plan = capture(assigned, target, host_steps=True)
     if plan.refreshed:
         raise NotImplementedError(
             "The function draws random numbers: a bundle has no source of them yet; make them an input."
@@ -199,6 +220,10 @@ def _outside(recorded: Mapping[str, Recorded], every: Iterable[Recorded]) -> Ite
         ends |= {t.uop.buffer: n for n, t in (*r.inputs.items(), *r.outputs.items())}
         used |= {b: plan.device for c in plan.calls for b in c.buffers if b not in plan.memory.pool_of}
         written |= {b for c in plan.calls for b in c.written} - set(plan.temporaries)
+        for _, step in plan.host_steps:
+            ours = [t.uop.buffer for t in (*step.inputs, step.output) if t is not None]
+            written |= set(ours)
+            used |= dict.fromkeys(ours, plan.device)
         names = memory_names(r.function) | names
     taken = {n.name for n in _ends(recorded)}
     for b, place in used.items():
@@ -242,7 +267,7 @@ def memory_names(function: Callable[..., Any]) -> dict[UOp, tuple[str, tuple[int
     return names
 
 
-def _end(name: str, t: Tensor, memory: Memory) -> dict[str, Any]:
+def _end(name: str, t: TensorCore, memory: Memory) -> dict[str, Any]:
     largest = [size_max(s) for s in t.shape]
     varies = {} if largest == list(t.shape) else {"sizes": [expression(s) for s in t.shape]}
     return {"name": name, "buffer": memory.ids[t.uop.buffer], "dtype": t.dtype.short, "shape": largest, **varies}

@@ -48,7 +48,7 @@ class Around(Protocol):
     kept: Kept
     activations: str
     growing: Mapping[int, Grow]
-    bound: Mapping[str, int]
+    bound: dict[str, int]
 
     def lift(self, value: Any, call: Call) -> Tensor: ...
 
@@ -180,6 +180,10 @@ class Call:
     def part(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
         """The first elements of each axis."""
         return x.shrink([(0, bound_size(s, self.bound)) for s in shape])
+
+    def bind(self, name: str, value: int) -> None:
+        """A Variable begins here, with a value for what is recorded."""
+        self.around.bound[name] = self.bound[name] = value
 
     def whole(self, value: Size, kind: np.dtype[Any]) -> Tensor:
         """One number as a Tensor."""

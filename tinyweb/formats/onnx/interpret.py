@@ -76,7 +76,7 @@ class Interpreter:
     kept: Kept
     activations: str = "float"
     growing: Mapping[int, Grow] = field(default_factory=dict)
-    bound: Mapping[str, int] = field(default_factory=dict)  # values of the Variables in the inputs' shapes
+    bound: dict[str, int] = field(default_factory=dict)  # values of the Variables in shapes
     evaluated: int = 0  # graphs and nodes
 
     def run(self, graph: Graph, inputs: Mapping[str, Any], outer: Scope | None = None) -> list[Any]:

@@ -12,11 +12,12 @@ import numpy as np
 from tinyweb.device import Device, bindings
 from tinyweb.dtype import DType, from_numpy, promote
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.onnx.call import Grow, Held, lift
+from tinyweb.formats.onnx.call import Grow, Held, lift, lift_sizes
 from tinyweb.formats.onnx.graph import Builder, Graph, Port
 from tinyweb.formats.onnx.interpret import Interpreter
 from tinyweb.formats.onnx.messages import ModelMessage
 from tinyweb.formats.onnx.protobuf import DamagedError, Reader
+from tinyweb.formats.onnx.sizes import Sizes
 from tinyweb.formats.onnx.stored import Kept
 from tinyweb.formats.onnx.tensors import Files
 from tinyweb.graph.ir import Size
@@ -97,7 +98,7 @@ class OnnxModel:
         grows = {id(given[n]): grow for n, grow in growing.items()}
         run = Interpreter(device, self._files, kept, rounded, grows, bindings(varies) if varies else {})
         results = run.run(self.graph, given)
-        return {p.name: _result(v, device) for p, v in zip(self.outputs, results)}
+        return {p.name: _result(v, device, run.bound) for p, v in zip(self.outputs, results)}
 
     def weights(self, device: str) -> dict[str, Tensor]:
         """The Tensors of initializers, and of what is made of them alone, that calls on a device have used so far, by
@@ -169,10 +170,12 @@ def _fits(port: Port, shape: tuple[Any, ...], sizes: dict[str, Size]) -> None:
         raise TypeError(f"input {port.name!r} has shape {tuple(shape)}, the model takes {wanted}{names}")
 
 
-def _result(value: Any, device: str) -> Any:
+def _result(value: Any, device: str, bound: Mapping[str, int]) -> Any:
     value = value.value if isinstance(value, Held) else value
     if isinstance(value, list):
-        return [_result(v, device) for v in value]
+        return [_result(v, device, bound) for v in value]
+    if isinstance(value, Sizes):
+        return lift_sizes(value, device, bound)
     if value is None or (isinstance(value, np.ndarray) and value.dtype == object):
         return value
     return lift(value, device)

@@ -110,6 +110,7 @@ class Kept:
     results: dict[int, list[Any]] = field(default_factory=dict)
     matrices: dict[Any, tuple[str, QuantizedWeight, Any]] = field(default_factory=dict)
     made: dict[Any, Tensor] = field(default_factory=dict)
+    host_memory: dict[Any, Tensor] = field(default_factory=dict)  # what hosts of recordings read and write
 
     def narrowed(self, made: Tensor) -> Tensor:
         """The Tensor of a known array, large ones as half floats where that is wanted."""

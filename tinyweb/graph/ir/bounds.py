@@ -137,6 +137,7 @@ def _key(u: UOp) -> tuple[int, str, int, bytes]:
     return u.order_key
 
 
+ROUNDED = (Ops.MAX, Ops.FLOORDIV, Ops.MOD)  # of sizes, beside sums and products
 Monomials = dict[tuple["UOp", ...], int]  # sorted factors -> coefficient
 
 
@@ -158,6 +159,9 @@ def polynomial(u: UOp) -> Monomials:
                 key = tuple(sorted(m + n, key=_key))
                 out[key] = out.get(key, 0) + c * d
         return {m: c for m, c in out.items() if c}
+    if u.op in ROUNDED:
+        inner = tuple(from_polynomial(polynomial(s)) for s in u.src)
+        u = u if inner == u.src else u.replace(src=inner)
     return {(u,): 1}
 
 

@@ -3,6 +3,7 @@
 import { badArgument } from "./arguments.js";
 import type { Engine, Frame, Slice } from "./engine.js";
 import { throwIfAborted } from "./errors.js";
+import { hostRows } from "./host-steps.js";
 import { ModelHost, type HostInfo, type HostSettings } from "./host.js";
 import { Lock } from "./lock.js";
 import type { Pace } from "./pace.js";
@@ -96,10 +97,10 @@ export class FunctionSession {
       ...{ name, dtype, shape },
       ...(sizes && { sizes: sizes.told.map((size) => (typeof size === "number" ? size : sizeText(size))) }),
     });
-    const described = ({ entry, inputs, outputs }: FunctionPlan): FunctionInfo["functions"][string] => ({
+    const described = ({ entry, inputs, outputs, steps }: FunctionPlan): FunctionInfo["functions"][string] => ({
       inputs: inputs.map(shown),
       outputs: outputs.map(shown),
-      kernels: engine.kernels(entry),
+      kernels: [entry, ...steps.map((step) => step.entry)].reduce((n, each) => n + engine.kernels(each), 0),
     });
     return {
       ...this.host.info,
@@ -149,7 +150,6 @@ export class FunctionSession {
       const missing = plan.inputs.find((spec) => !fresh.includes(spec) && !this.given.has(spec.buffer));
       if (missing) throw badArgument(`The input "${missing.name}" is missing: ${describeArray(missing)} is needed.`);
       const { values, given } = this.check(plan, fresh, inputs);
-      const shapes = wanted.map((spec) => shapeOf(spec, values));
       for (;;) {
         try {
           throwIfAborted(signal);
@@ -159,8 +159,10 @@ export class FunctionSession {
             this.given.set(spec.buffer, shape);
           }
           values.forEach((value, slot) => value >= 0 && engine.setVariable(slot, value));
+          const entry = await this.counted(plan, values, signal);
+          const shapes = wanted.map((spec) => shapeOf(spec, values));
           const results = await engine.step(
-            [plan.entry],
+            [entry],
             wanted.map((spec, i) => sliceOf(spec, shapes[i])),
           );
           const found = wanted.map(
@@ -181,6 +183,30 @@ export class FunctionSession {
       void nextTask().then(release); // whoever waits hears of its cancellation
       for (const frame of framesOf(inputs)) (frame as Partial<ImageBitmap>).close?.();
     }
+  }
+
+  /** Runs the entry points that the host finds rows behind; @returns the last one, which is still to be run. */
+  private async counted(plan: FunctionPlan, values: Int32Array, signal: AbortSignal | undefined): Promise<string> {
+    const { engine } = this.host;
+    let { entry } = plan;
+    for (const step of plan.steps) {
+      const shapes = step.inputs.map((spec) => shapeOf(spec, values));
+      const held = await engine.step(
+        [entry],
+        step.inputs.map((spec, i) => sliceOf(spec, shapes[i])),
+      );
+      throwIfAborted(signal);
+      const arrays = step.inputs.map((spec, i) => {
+        const shape = shapes[i] as number[];
+        return { data: resultIn(held[i] as Uint8Array<ArrayBuffer>, spec, shape) as ArrayLike<number>, shape };
+      });
+      const { count, bytes } = hostRows(step.operator, arrays, step.numbers, step.most, step.output?.shape[1]);
+      if (step.output && count > 0) engine.write(step.output.buffer, 0, bytes);
+      values[step.slot] = count;
+      engine.setVariable(step.slot, count);
+      ({ entry } = step);
+    }
+    return entry;
   }
 
   /** The values of variables, and the inputs as bytes, that fit each other. */

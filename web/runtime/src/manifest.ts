@@ -147,7 +147,7 @@ export function parseManifest(json: unknown): Manifest {
   const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
   if (slots.size !== variables.length) m.at("variables").fail("a name appears twice");
   const chat = task === "chat" ? parseChat(m, buffers, variables) : undefined;
-  const functions = chat ? undefined : parseFunctions(m.at("functions"), buffers, slots);
+  const functions = chat ? undefined : parseFunctions(m.at("functions"), buffers, variables);
   const used = (chat ?? functions) as ChatPlan | FunctionsPlan;
   const targets = m.at("targets");
   const [gpu, cpu] = [targets.at("webgpu"), targets.at("wasm")];

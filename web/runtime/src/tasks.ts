@@ -1,6 +1,7 @@
 /** What a bundle is for, as its manifest says: a chat, or functions. */
 
 import type { Value } from "./check.js";
+import { HOST_OPERATORS } from "./host-steps.js";
 import { INT32_MAX, type BufferSpec, type Variable } from "./manifest.js";
 import { parseSizes, type Sizes } from "./sizes.js";
 
@@ -67,6 +68,19 @@ export interface FunctionPlan {
   entry: string;
   inputs: ArraySpec[];
   outputs: ArraySpec[];
+  steps: HostStep[];
+}
+
+/** What the host finds in `inputs` behind the entry point before; `entry` goes on when the rows, `slot` of them, are in `output`. */
+export interface HostStep {
+  entry: string;
+  operator: string;
+  inputs: ArraySpec[];
+  output: ArraySpec | undefined;
+  slot: number;
+  /** How many rows there may be. */
+  most: number;
+  numbers: Record<string, number>;
 }
 
 export interface FunctionsPlan extends Task {
@@ -168,29 +182,52 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   };
 }
 
-export function parseFunctions(f: Value, buffers: BufferSpec[], slots: ReadonlyMap<string, number>): FunctionsPlan {
-  const functions = f.map((plan, entry) => parseFunction(plan, entry, buffers, slots));
+export function parseFunctions(f: Value, buffers: BufferSpec[], variables: Variable[]): FunctionsPlan {
+  const functions = f.map((plan, entry) => parseFunction(plan, entry, buffers, variables));
   if (functions.size === 0) f.fail("is empty");
-  const used = [...functions.values()].flatMap(({ inputs, outputs }) => [...inputs, ...outputs]);
-  return { functions, entries: [...functions.keys()], buffers: used.map(({ buffer }) => buffer) };
+  const plans = [...functions.values()];
+  const steps = plans.flatMap((plan) => plan.steps);
+  const used = [...plans, ...steps.map((step) => ({ ...step, outputs: step.output ? [step.output] : [] }))].flatMap((p) => [
+    ...p.inputs,
+    ...p.outputs,
+  ]);
+  return { functions, entries: [...functions.keys(), ...steps.map(({ entry }) => entry)], buffers: used.map(({ buffer }) => buffer) };
 }
 
-function parseFunction(f: Value, entry: string, buffers: BufferSpec[], slots: ReadonlyMap<string, number>): FunctionPlan {
-  const arrays = (key: string): ArraySpec[] => {
+function parseFunction(f: Value, entry: string, buffers: BufferSpec[], variables: Variable[]): FunctionPlan {
+  const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
+  const arrays = (list: Value): ArraySpec[] => {
     const taken = new Set<string | number>();
-    return f.at(key).list((a) => {
-      const name = a.at("name").text();
-      const buffer = a.at("buffer").integer(0, buffers.length - 1);
-      const dtype = a.at("dtype").oneOf(...(Object.keys(ARRAYS) as (keyof typeof ARRAYS)[]));
-      const shape = a.at("shape").list((size) => size.integer(0, INT32_MAX));
-      const spec = buffers[buffer] as BufferSpec;
-      const bytes = shape.reduce((n, size) => n * size, ARRAYS[dtype].BYTES_PER_ELEMENT);
-      if (spec.kind === "weight" || spec.dtype !== dtype || !(spec.bytes >= bytes)) {
-        a.at("buffer").fail(`buffer ${buffer} must be ${dtype} state of at least ${bytes} bytes`);
-      }
-      for (const key of [name, buffer]) if (taken.size === taken.add(key).size) a.fail(`"${key}" appears twice`);
-      return { name, buffer, dtype, shape, sizes: parseSizes(a.at("sizes"), shape, slots) };
-    });
+    return list.list((a) => array(a, taken));
   };
-  return { entry, inputs: arrays("inputs"), outputs: arrays("outputs") };
+  const array = (a: Value, taken = new Set<string | number>()): ArraySpec => {
+    const name = a.at("name").text();
+    const buffer = a.at("buffer").integer(0, buffers.length - 1);
+    const dtype = a.at("dtype").oneOf(...(Object.keys(ARRAYS) as (keyof typeof ARRAYS)[]));
+    const shape = a.at("shape").list((size) => size.integer(0, INT32_MAX));
+    const spec = buffers[buffer] as BufferSpec;
+    const bytes = shape.reduce((n, size) => n * size, ARRAYS[dtype].BYTES_PER_ELEMENT);
+    if (spec.kind === "weight" || spec.dtype !== dtype || !(spec.bytes >= bytes)) {
+      a.at("buffer").fail(`buffer ${buffer} must be ${dtype} state of at least ${bytes} bytes`);
+    }
+    for (const key of [name, buffer]) if (taken.size === taken.add(key).size) a.fail(`"${key}" appears twice`);
+    return { name, buffer, dtype, shape, sizes: parseSizes(a.at("sizes"), shape, slots) };
+  };
+  const step = (v: Value): HostStep => {
+    const number = (key: string): [string, number][] => (v.at(key).present ? [[key, v.at(key).number(-3e38, 3e38)]] : []);
+    const output = v.at("output").present ? array(v.at("output")) : undefined;
+    if (output && (output.dtype !== "i32" || output.shape.length !== 2)) v.at("output").fail("must be rows of i32");
+    const slot = slots.get(v.at("variable").oneOf(...slots.keys())) as number;
+    return {
+      entry: v.at("entry").text(),
+      operator: v.at("operator").oneOf(...HOST_OPERATORS),
+      inputs: arrays(v.at("inputs")),
+      output,
+      slot,
+      most: Math.min((variables[slot] as Variable).max, output?.shape[0] ?? INT32_MAX),
+      numbers: Object.fromEntries(["most", "overlap", "least", "centres"].flatMap(number)),
+    };
+  };
+  const steps = f.at("host_steps");
+  return { entry, inputs: arrays(f.at("inputs")), outputs: arrays(f.at("outputs")), steps: steps.present ? steps.list(step) : [] };
 }

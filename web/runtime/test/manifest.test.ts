@@ -144,8 +144,8 @@ describe("manifest", () => {
     expect(chat).toBeUndefined();
     expect(sections).toEqual({ detect: { labels: ["cat"] } });
     expect([...(functions?.functions ?? [])]).toEqual([
-      ["run", { entry: "run", ...written.functions.run }],
-      ["again", { entry: "again", ...written.functions.again }],
+      ["run", { entry: "run", ...written.functions.run, steps: [] }],
+      ["again", { entry: "again", ...written.functions.again, steps: [] }],
     ]);
     expect(functions?.entries).toEqual(["run", "again"]);
     expect(functions?.buffers).toEqual([1, 2, 3, 4, 3, 4]);

@@ -11,7 +11,7 @@ from tinyweb.dtype import DType, dtypes, from_numpy
 from tinyweb.formats.onnx.call import Array, Call
 from tinyweb.formats.onnx.sizes import Sizes
 from tinyweb.formats.onnx.sizes import fixed as fixed
-from tinyweb.graph.ir import Ops, Size, size_prod
+from tinyweb.graph.ir import Ops, Size, size_max, size_prod, size_sub
 from tinyweb.tensor import Tensor
 
 
@@ -91,6 +91,12 @@ def number(x: Any) -> Any:
             raise ValueError(f"one number is needed, not an array of shape {list(x.shape)}")
         return x.reshape(()).item()
     return x
+
+
+def filled(x: Tensor, axes: Sequence[int], value: float = 0.0) -> Tensor:
+    """A Tensor whose sizes vary along axes, with a value behind its elements up to the largest sizes."""
+    around = [(0, size_sub(size_max(n), n) if i in axes else 0) for i, n in enumerate(x.shape)]
+    return x.pad(around, value=value) if any(after != 0 for _, after in around) else x
 
 
 def size_of(shape: Sequence[Any]) -> Size:

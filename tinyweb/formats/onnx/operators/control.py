@@ -12,9 +12,10 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.onnx.call import Array, Call, Held, is_text, lift
 from tinyweb.formats.onnx.operators.common import fixed, join, number, reshape, whole_axis
+from tinyweb.formats.onnx.operators.counted import has_host, number_of
 from tinyweb.formats.onnx.operators.steps import is_long, looped, size_of_graph
 from tinyweb.formats.onnx.registry import op
-from tinyweb.graph.ir import Size
+from tinyweb.graph.ir import Size, size_max, size_sub
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
@@ -38,6 +39,9 @@ def _both(call: Call, condition: Tensor) -> Any:
         if any(v is None or isinstance(v, list) for v in (a, b)):
             raise call.unsupported("the condition depends on inputs, and a branch gives no tensor")
         x, y = lift(plain(a), call.device), lift(plain(b), call.device)
+        if x.dtype is y.dtype and x.ndim == y.ndim and has_host():
+            found.append(_either(call, condition, x, y))
+            continue
         if x.shape != y.shape or x.dtype is not y.dtype:
             raise call.unsupported(
                 f"the condition depends on inputs, and the branches differ: {x.dtype.name} {list(x.shape)} and "
@@ -45,6 +49,19 @@ def _both(call: Call, condition: Tensor) -> Any:
             )
         found.append(condition.where(x, y))
     return tuple(found)
+
+
+def _either(call: Call, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """One of two values, whose sizes may differ: those of the result are told by the host."""
+    sizes: list[Size] = []
+    for a, b in zip(x.shape, y.shape):
+        if not same(a, b):
+            told = condition.where(*(call.whole(n, np.dtype(np.int32)) for n in (a, b)))
+            a = number_of(call, told, max(size_max(a), size_max(b)))
+        sizes.append(a)
+    largest = [size_max(n) for n in sizes]
+    x, y = (t.pad([(0, size_sub(n, s)) for n, s in zip(largest, t.shape)]) for t in (x, y))
+    return call.part(condition.where(x, y), sizes)
 
 
 def _branch(call: Call, name: str) -> list[Any]:

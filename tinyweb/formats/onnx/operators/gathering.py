@@ -9,11 +9,12 @@ import numpy as np
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Array, Call, Host, is_text
-from tinyweb.formats.onnx.operators.common import cast, fixed, number, whole_axis
+from tinyweb.formats.onnx.operators.common import cast, filled, fixed, number, size_of, whole_axis, wide
+from tinyweb.formats.onnx.operators.counted import found, has_host
 from tinyweb.formats.onnx.registry import op
-from tinyweb.formats.onnx.sizes import Sizes, UndecidedError
+from tinyweb.formats.onnx.sizes import Sizes, UndecidedError, smallest
 from tinyweb.formats.onnx.stored import Stored
-from tinyweb.graph.ir import Size
+from tinyweb.graph.ir import Size, size_max
 from tinyweb.tensor import Tensor
 
 
@@ -121,25 +122,46 @@ def one_hot(call: Call, index: Tensor, depth: Host, values: Tensor) -> Tensor:
     return hot.where(values[1], values[0])
 
 
-@op("TopK", host=(1,))
+@op("TopK", host=(1,), sizes=True)
 def topk(call: Call, x: Tensor, k: Host | None = None) -> Any:
-    count = call.integer("k") if k is None else int(number(k))
+    count: Size = call.integer("k") if k is None else k.reshape(-1).tolist()[0]
     axis = whole_axis(call, call.integer("axis", -1), x.ndim)
     largest, ordered = bool(call.integer("largest", 1)), bool(call.integer("sorted", 1))
-    values, places = x.topk(count, axis, largest, ordered)
+    most = min(size_max(count), size_max(x.shape[axis]))
+    values, places = filled(x, [axis], worst(x, largest)).topk(most, axis, largest, ordered)
+    if not isinstance(count, int):
+        shape = [count if i == axis else n for i, n in enumerate(values.shape)]
+        values, places = call.part(values, shape), call.part(places, shape)
     return values, places.cast(dtypes.int64)
 
 
-@op("NonZero", host=(0,), raw=False)
-def nonzero(call: Call, x: Host) -> Host:
-    return np.array(np.nonzero(x if x.ndim else x.reshape(1)), np.int64)
+def worst(x: Tensor, largest: bool) -> float:
+    """What is never chosen before another value."""
+    if x.dtype.is_int:
+        return float(x.dtype.min if largest else x.dtype.max)
+    return -math.inf if largest else math.inf
 
 
-@op("Compress", host=(1,), folds=True)
-def compress(call: Call, x: Array, kept: Host) -> Any:
+@op("NonZero", folds=True)
+def nonzero(call: Call, x: Array) -> Any:
+    x = x if len(x.shape) else x.reshape(1)
+    if isinstance(x, Tensor) and has_host():
+        rows = found(call, "nonzero", [x.ne(0)], size_max(size_of(x.shape)), len(x.shape))
+        return rows.transpose(0, 1).cast(dtypes.int64)
+    return np.array(np.nonzero(call.known(x)), np.int64)
+
+
+@op("Compress", folds=True)
+def compress(call: Call, x: Array, kept: Array) -> Any:
     axis = call.integer("axis", None)
     data: Any = x.reshape(-1) if axis is None else x
     at = 0 if axis is None else whole_axis(call, axis, len(x.shape))
+    if isinstance(kept, Tensor) and has_host():
+        chosen = kept.reshape(-1)
+        n = smallest(chosen.shape[0], data.shape[at])
+        rows = found(call, "nonzero", [call.part(chosen.ne(0), [n])], size_max(n), 1)
+        return call.lift(data).take(rows.reshape(rows.shape[0]), at)
+    kept = call.known(kept)
     places = np.flatnonzero(kept[: fixed(data.shape[at])]).astype(np.int32)
     return (
         np.take(data, places, at) if isinstance(data, np.ndarray) else data.take(Tensor(places, device=data.device), at)
@@ -171,20 +193,35 @@ def array_feature_extractor(call: Call, x: Any, index: Any) -> Any:
     return found.reshape(1, -1) if x.ndim == 1 else found
 
 
-@op("NonMaxSuppression", host=(0, 1, 2, 3, 4))
+@op("NonMaxSuppression", host=(2, 3, 4), folds=True)
 def non_max_suppression(
     call: Call,
-    boxes: Host,
-    scores: Host,
+    boxes: Array,
+    scores: Array,
     most: Host | None = None,
     overlap: Host | None = None,
     least: Host | None = None,
-) -> Host:
+) -> Any:
     """How many boxes remain depends on their values, so that it is computed on the host."""
     limit = 0 if most is None else int(number(most))
     bound = 0.0 if overlap is None else float(number(overlap))
     centres = bool(call.integer("center_point_box", 0))
-    found = []
+    if not isinstance(scores, np.ndarray) and has_host():
+        batches, kinds, count = map(size_max, scores.shape)
+        limit = max(min(limit, count), 0)
+        numbers = {"most": limit, "overlap": bound, "centres": int(centres)}
+        numbers |= {} if least is None else {"least": float(number(least))}
+        given = [wide(call.lift(t)) for t in (boxes, scores)]
+        rows = found(call, "nonmaxsuppression", given, batches * kinds * limit, 3, numbers)
+        return rows.cast(dtypes.int64)
+    return np.array(_suppressed(call.known(boxes), call.known(scores), limit, bound, least, centres), np.int64).reshape(
+        -1, 3
+    )
+
+
+def _suppressed(boxes: Host, scores: Host, limit: int, bound: float, least: Host | None, centres: bool) -> list[Any]:
+    """(batch, class, place) of the boxes that remain, the likeliest of each class first."""
+    rows = []
     for batch in range(scores.shape[0]):
         low, high = _corners(boxes[batch].astype(np.float32), centres)
         area = np.prod(high - low, 1)
@@ -196,14 +233,14 @@ def non_max_suppression(
             kept = 0
             while order.size and kept < limit:
                 best, order = order[0], order[1:]
-                found.append((batch, kind, int(best)))
+                rows.append((batch, kind, int(best)))
                 kept += 1
                 both = np.maximum(np.minimum(high[best], high[order]) - np.maximum(low[best], low[order]), 0)
                 common = np.prod(both, 1)
                 union = area[best] + area[order] - common
                 shared = np.where(union > 0, common / np.where(union > 0, union, 1), 0)
                 order = order[shared <= bound]
-    return np.array(found, np.int64).reshape(-1, 3)
+    return rows
 
 
 def _corners(boxes: Host, centres: bool) -> tuple[Host, Host]:
