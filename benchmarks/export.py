@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,8 +24,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from queue import Queue
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -244,7 +249,7 @@ def needed_bytes(site: Path) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PageCost:
-    """Peaks in bytes: of the page's process, and of all processes of Chromium."""
+    """Peaks in bytes: of the page's process, and of all processes of Chromium with their start."""
 
     page: int
     chromium: int
@@ -252,35 +257,67 @@ class PageCost:
     tokens_per_second: float
 
 
+VISIT = """<script type="module">
+const tell = (said) => fetch("http://localhost:PORT/" + encodeURIComponent(JSON.stringify(said)), { mode: "no-cors" });
+const load = LOAD;
+const decode = DECODE;
+try {
+  const begun = performance.now();
+  await load("wasm");
+  const seconds = (performance.now() - begun) / 1000;
+  await tell([seconds, await decode(["Hello", TOKENS])]);
+} catch (error) {
+  await tell(String(error));
+}
+</script>
+"""
+
+
 def open_page(site: Path, tokens: int = 8) -> PageCost:
-    """A site's chat in headless Chromium, in WebAssembly, from loading to the end of an answer."""
+    """A site's chat in headless Chromium, in WebAssembly, from loading to the end of an answer. No developer tools look
+    on, as they do where a browser is driven: they keep copies of what is fetched in the page's process. RuntimeError
+    where the page fails."""
     sys.path.insert(0, str(ROOT / "tools"))
     import browser  # tools/browser.py
-    from playwright.sync_api import sync_playwright
 
     from benchmarks.page import DECODE, LOAD
     from tinyweb.serve import open_server
 
-    server = open_server(site)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    said: Queue[Any] = Queue()
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            said.put(json.loads(unquote(self.path[1:])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server, listener = open_server(site), HTTPServer(("localhost", 0), Listener)
+    for one in (server, listener):
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+    named = {"PORT": listener.server_port, "LOAD": LOAD, "DECODE": DECODE, "TOKENS": tokens}
+    (site / "visit.html").write_text(re.sub("|".join(named), lambda name: str(named[name[0]]), VISIT))
     # with a profile on the disk: without one its caches are memory
-    with sync_playwright() as playwright, tempfile.TemporaryDirectory(dir=site.parent) as profile:
-        chromium = playwright.chromium.launch_persistent_context(
-            profile, executable_path=browser.ensure(), args=list(browser.FLAGS)
-        )
-        page = chromium.new_page()
-        page.set_default_timeout(1_200_000)
-        page.goto(f"http://localhost:{server.port}/model/model.d.ts")  # same origin, without the page's own model
-        page.evaluate("history.replaceState(null, '', '/')")
+    with tempfile.TemporaryDirectory(dir=site.parent, ignore_cleanup_errors=True) as profile:
+        command = [str(browser.ensure()), "--headless", f"--user-data-dir={profile}", *browser.FLAGS]
         with watched(os.getpid(), "--type=renderer") as alone, watched(os.getpid()) as together:
-            before = sum(memory_of(p) for p in below(os.getpid()))
-            begin = time.perf_counter()
-            page.evaluate(LOAD, "wasm")
-            seconds = time.perf_counter() - begin
-            rate = float(page.evaluate(DECODE, ["Hello", tokens]))
-        chromium.close()
-    server.shutdown()
-    return PageCost(max(alone), max(together) - before, seconds, rate)
+            before = memory_of(os.getpid())
+            chromium = subprocess.Popen(
+                [*command, f"http://localhost:{server.port}/visit.html"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            try:
+                answer = said.get(timeout=1200)
+            finally:
+                os.killpg(chromium.pid, signal.SIGTERM)
+                chromium.wait()
+    for one in (server, listener):
+        one.shutdown()
+    if isinstance(answer, str):
+        raise RuntimeError(f"the page of {site} failed: {answer}")
+    return PageCost(max(alone), max(together) - before, *answer)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -313,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figures[-1] |= {"cache": cache, "page": asdict(seen)}
             print(
                 f"  in Chromium: {seen.page / GIB:.2f} GiB, {seen.page / (weights + cache):.3f} of weights and cache "
-                f"(all processes {seen.chromium / GIB:.2f} GiB more than before); loaded in {seen.load_seconds:.0f} s, "
+                f"(all processes {seen.chromium / GIB:.2f} GiB); loaded in {seen.load_seconds:.0f} s, "
                 f"{seen.tokens_per_second:.2f} tokens/s",
                 flush=True,
             )
