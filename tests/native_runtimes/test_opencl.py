@@ -126,9 +126,9 @@ def test_a_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = opened.cl.Buffer(opened.context, opened.cl.mem_flags.READ_WRITE, 16)
     kernel(opened.queue, (1,), (1,), memory)
     with pytest.raises(DeviceError, match=r"kernels on .* have not ended after 0.01 s"):
-        opened.wait()
+        opened.finish()
     opened.queue.finish()
-    opened.wait()
+    opened.finish()
 
 
 @needs_a_driver

@@ -32,8 +32,8 @@ from tinyweb.graph.ir import (
 )
 from tinyweb.graph.lower.constructors import index_const, is_const, tile_index
 from tinyweb.graph.lower.exchange import Exchange
-from tinyweb.graph.lower.fragments import HeldSums
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
+from tinyweb.graph.lower.held_sums import HeldSums
 from tinyweb.graph.lower.staging import Staging, close_loops, staged_index
 from tinyweb.graph.lower.steps import first_steps, steps_before
 from tinyweb.graph.optimize.instructions import Instruction, Match, matrix_of

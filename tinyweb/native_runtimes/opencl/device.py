@@ -48,7 +48,7 @@ class Opened:
                 f"{what}: the OpenCL driver of {self.name} reports {_first(error)}; if that repeats, start Python anew"
             ) from error
 
-    def wait(self) -> None:
+    def finish(self) -> None:
         """Return when all that was queued has happened. DeviceError after TINYWEB_OPENCL_SECONDS, by default 120."""
         try:
             self.runs.wait()

@@ -96,7 +96,7 @@ class OpenClRuntime(Turns):
         host = np.empty(nbytes, np.uint8)
         if nbytes:
             with self._opened.speaking(f"copying {nbytes} bytes from the device"):
-                self._opened.wait()
+                self._opened.finish()
                 self._cl.enqueue_copy(self._queue, host, handle.memory, src_offset=offset, is_blocking=True)
         return host.tobytes()
 
@@ -165,4 +165,4 @@ class OpenClRuntime(Turns):
     @in_turn
     def synchronize(self) -> None:
         with self._opened.speaking("waiting for kernels"):
-            self._opened.wait()
+            self._opened.finish()
