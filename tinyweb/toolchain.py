@@ -30,8 +30,9 @@ import platformdirs
 
 from tinyweb.errors import ToolchainError
 
-KEPT = (".so", ".wasm", ".o", ".program", ".amdgcn", ".hsaco", ".cubin")
+KEPT = (".so", ".wasm", ".o", ".program", ".amdgcn", ".hsaco", ".cubin", ".clbin")
 CACHE_BYTES = 2 << 30
+DIGEST_BYTES = 32  # SHA-256, before an entry that is checked when it is read
 BLOCK = 4096  # bytes of the disk that the smallest entry takes
 UNTOUCHED_SECONDS = 3600  # another process may be about to load what it was just told the path of
 
@@ -281,6 +282,34 @@ def cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None])
         build(Path(scratch), output)
         _publish(output, entry)
     return entry
+
+
+def cached_bytes(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None]) -> bytes:
+    """What `build` wrote to its output path, as `cached`; made again where the entry was damaged meanwhile."""
+
+    def build_sealed(folder: Path, output: Path) -> None:
+        build(folder, output)
+        output.write_bytes(sealed(output.read_bytes()))
+
+    for _ in range(2):
+        entry = cached(["sealed", *key], suffix, build_sealed)
+        data = unsealed(entry.read_bytes())
+        if data is not None:
+            return data
+        with _writing(entry):
+            entry.unlink(missing_ok=True)
+    raise ToolchainError(f"What is written to {cache_folder()} is not what is read from it: is the disk damaged?")
+
+
+def sealed(data: bytes) -> bytes:
+    """Bytes for a cache entry, behind their digest."""
+    return hashlib.sha256(data).digest() + data
+
+
+def unsealed(entry: bytes) -> bytes | None:
+    """The bytes that were sealed; None where they are not whole."""
+    digest, data = entry[:DIGEST_BYTES], entry[DIGEST_BYTES:]
+    return data if hashlib.sha256(data).digest() == digest else None
 
 
 def cache_entry(key: Sequence[str], suffix: str) -> Path:

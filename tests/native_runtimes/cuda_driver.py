@@ -297,7 +297,10 @@ class CudaDriver:
         del self.graphs[int(graph)]
 
     def _node(self, graph: Any, node: Any) -> Any:
-        return next(n for n in self.graphs[int(graph)] if n["node"] == int(node))
+        found = next(n for n in self.graphs[int(graph)] if n["node"] == int(node))
+        known = [n["node"] for nodes in self.graphs.values() for n in nodes]
+        assert known.count(int(node)) > 1, "the graph that the node is of was destroyed"
+        return found
 
     def _cuGraphNodeSetEnabled(self, graph: Any, node: Any, enabled: int) -> None:
         self._node(graph, node)["enabled"] = enabled

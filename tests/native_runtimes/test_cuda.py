@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,17 @@ def test_what_nvrtc_refuses_is_named() -> None:
     with pytest.raises(DeviceError, match=r"kernel broken was refused by NVRTC for sm_90:\n(.*\n)*.*nonsense") as found:
         compile_cuda('extern "C" __global__ void broken() { nonsense(); }' + "int x = y;\n" * 500, "sm_90", "broken")
     assert len(str(found.value).splitlines()) < 15
+
+
+def test_damaged_code_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYWEB_CACHE", str(tmp_path))
+    source = 'extern "C" __global__ void one(float *a) { *a = 1; }'
+    first = compile_cuda(source, "sm_90")
+    (entry,) = tmp_path.glob("*.cubin")
+    whole = entry.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1]), b"{" + whole[1:]):
+        entry.write_bytes(damaged)
+        assert compile_cuda(source, "sm_90") == first and entry.read_bytes() == whole
 
 
 def test_each_gpu_gets_the_code_it_runs() -> None:
@@ -254,11 +266,18 @@ def test_a_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = CudaDriver()
     runtime = opened(stand_in, add())
     stand_in.endless.add("add")
+    given_back = runtime.allocate(4)
     with pytest.raises(DeviceError, match=r"kernel add has not ended after 0.05 seconds; .*raise TINYWEB_CUDA_SECONDS"):
         execute(runtime, add(), [np.zeros(N, np.float32)] * 3)
+    held = len(stand_in.memory)
+    runtime.free(given_back)
     with pytest.raises(DeviceError, match="has not ended"):
         runtime.allocate(4)
+    assert len(stand_in.memory) == held
     stand_in.end()
+    for _ in range(2):
+        runtime.synchronize()
+    assert len(stand_in.memory) < held, "what was given back meanwhile"
     assert execute(runtime, add(), [np.zeros(N, np.float32), *[np.ones(N, np.float32)] * 2])[0][0] == 2
     monkeypatch.setenv(queue.VARIABLE, "soon")
     with pytest.raises(DeviceError, match="TINYWEB_CUDA_SECONDS is 'soon': set it to a number of seconds above 0"):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.control.drivers import missing
 from tests.native_runtimes.programs import elementwise, execute
-from tinyweb import Tensor
+from tinyweb import Tensor, toolchain
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.native_runtimes.opencl import OpenClRuntime, device, devices
@@ -136,11 +136,14 @@ def test_kernels_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TINYWEB_CACHE", str(tmp_path))
     program = elementwise("kept", [F32], F32, lambda a: a * a, 4, 1)
     inputs = [np.zeros(4, np.float32), np.arange(4, dtype=np.float32)]
-    for damage in (False, True, False):  # compiled, compiled again, read
+    for damage in (b"", b"no binary", None):  # compiled, compiled again, read
         assert execute(OpenClRuntime(), program, inputs)[0].tolist() == [0.0, 1.0, 4.0, 9.0]
         (entry,) = tmp_path.glob("*.clbin")
-        if damage:
-            entry.write_bytes(b"no binary")
+        assert entry.suffix in toolchain.KEPT
+        if damage is not None:
+            entry.write_bytes(damage)
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[:-9] + bytes(9))
     assert execute(OpenClRuntime(), program, inputs)[0].tolist() == [0.0, 1.0, 4.0, 9.0]
 
 

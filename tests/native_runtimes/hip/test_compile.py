@@ -129,6 +129,14 @@ def test_what_was_compiled_is_found_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert hip.compile_code_object(quadrupled(), "gfx1100") == first
 
 
+def test_what_is_damaged_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYWEB_CACHE", str(tmp_path))
+    first = hip.compile_code_object(quadrupled(), "gfx1100")
+    for entry in [p for p in tmp_path.iterdir() if p.suffix in (".amdgcn", ".hsaco")]:
+        entry.write_bytes(entry.read_bytes()[:-1] + b"\xff")
+        assert hip.compile_code_object(quadrupled(), "gfx1100") == first
+
+
 def test_nothing_compiles_for_the_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
         raise DeviceError("none")

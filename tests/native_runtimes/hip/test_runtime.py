@@ -379,6 +379,9 @@ def test_chips_without_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
         runtime.chip == "gfx1030"
         and execute(runtime, add(1), [np.zeros(COUNT, np.int32)] * 2)[0].tolist() == [1] * COUNT
     )
+    StandIn(monkeypatch, "gfx803")
+    with pytest.raises(DeviceError, match=r"HIP is an AMD GPU of the kind gfx803, .*: choose another"):
+        HipRuntime()
     StandIn(monkeypatch, "radeon")
     with pytest.raises(DeviceError, match="does not say what kind of AMD GPU it is"):
         HipRuntime()

@@ -14,7 +14,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.gpu_targets import NVIDIA
 from tinyweb.native_runtimes.cuda.resources import Resources, resources
 from tinyweb.native_runtimes.webgpu.backend import first_lines
-from tinyweb.toolchain import cached
+from tinyweb.toolchain import cached_bytes
 
 # a·b + c is fused where kernels say so; NaN, infinity and small numbers keep their meaning
 FLAGS = ("--std=c++17", "--disable-warnings", "--no-source-include", "--fmad=false", "--ptxas-options=-v")
@@ -78,8 +78,8 @@ def compile_cuda(source: str, arch: str, name: str = "kernel") -> Compiled:
     DeviceError with the compiler's first lines if it does not compile.
     """
     key = [f"nvrtc {version()}", *FLAGS, arch, source]
-    path = cached(key, ".cubin", lambda _, output: _write(output, _compile(source, arch, name)))
-    head, _, code = path.read_bytes().partition(b"\n")
+    entry = cached_bytes(key, ".cubin", lambda _, output: _write(output, _compile(source, arch, name)))
+    head, _, code = entry.partition(b"\n")
     return Compiled(code, {k: Resources(**v) for k, v in json.loads(head).items()})
 
 

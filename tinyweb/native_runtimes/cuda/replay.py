@@ -109,7 +109,8 @@ class Replayed:
         for names in dict.fromkeys(_variables(x.executable.program) for x in self.launches):
             self._tables[names], self.words = self.words, self.words + len(names)
         self._known: list[int | None] = [None] * self.words  # what the table holds
-        self.graph: Any = None
+        self.graph: Any = None  # what is launched
+        self.source: Any = None  # what that was made of: its nodes name those of `graph`
         self._nodes: list[Any] = []
         self._changed: set[int] = set()  # launches that the graph has as they were
         self._runs = 0
@@ -181,12 +182,11 @@ class Replayed:
                 self._nodes.append(
                     self._driver.cuGraphAddKernelNode(graph, nodes, len(nodes), x.parameters(self._driver))
                 )
-            self.graph = self._driver.cuGraphInstantiate(graph, 0)
+            self.graph, self.source = self._driver.cuGraphInstantiate(graph, 0), graph
         except BaseException:
             self._nodes.clear()
-            raise
-        finally:
             self._driver.cuGraphDestroy(graph)
+            raise
         self._changed = {n for n, x in enumerate(self.launches) if not x.is_any}
 
     def _update(self, n: int) -> None:

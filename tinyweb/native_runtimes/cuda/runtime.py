@@ -60,6 +60,7 @@ class CudaRuntime(Turns):
         self._generation = 0
         self._why_not: str | None = None  # the device cannot be used any more
         self._stuck: str | None = None  # a kernel that has not ended
+        self._later: list[CudaBuffer | Replayed] = []  # what was given back meanwhile
         self._functions: dict[str, Any] = {}
         self._context: Any = None
         with self.reporting():
@@ -101,6 +102,8 @@ class CudaRuntime(Turns):
             if not self._queue.idle():
                 raise DeviceError(self._stuck)
             self._stuck = None
+            self._given_back.extend(self._later)
+            self._later.clear()
 
     def _failure(self, error: CudaError) -> Exception:
         if error.code == OUT_OF_MEMORY:
@@ -149,17 +152,21 @@ class CudaRuntime(Turns):
 
     def _free(self, handle: CudaBuffer | Replayed) -> None:
         """Also in a finaliser, where nobody could be told of an error: the next call is."""
+        if self._stuck is not None:  # until the device is used again
+            self._later.append(handle)
+            return
         with contextlib.suppress(DeviceError, MemoryError), self.reporting():
             if isinstance(handle, Replayed):
-                address, graph = handle.table, handle.graph
-                handle.table, handle.graph = 0, None
+                address, graph, source = handle.table, handle.graph, handle.source
+                handle.table, handle.graph, handle.source = 0, None, None
             else:
-                address, graph = handle.address, None
+                address, graph, source = handle.address, None, None
                 handle.address, handle.nbytes = 0, 0
             if handle.generation != self._generation:
                 return
             if graph is not None:
                 self._driver.cuGraphExecDestroy(graph)
+                self._driver.cuGraphDestroy(source)
             if address:
                 self._memory.free(address)
 

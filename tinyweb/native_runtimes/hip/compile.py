@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tinyweb.errors import DeviceError, ToolchainError
 from tinyweb.native_runtimes.hip.library import rtc_library
-from tinyweb.toolchain import COMMON_FLAGS, ERROR_LINES, Toolchain, cached, find_clang, run_tool
+from tinyweb.toolchain import COMMON_FLAGS, ERROR_LINES, Toolchain, cached_bytes, find_clang, run_tool
 
 TRIPLE = "--target=amdgcn-amd-amdhsa"
 # Version 4 of code objects is what every ROCm since 4.1 loads; kernels ask for nothing that came later.
@@ -63,7 +63,7 @@ def compile_code_object(source: str, chip: str) -> CodeObject:
         run_tool(command, folder, assembly)
         run_tool([*toolchain.link_elf, "-shared", "code.o", "-o", output.name], folder)
 
-    return CodeObject(chip, cached([toolchain.name, chip, assembly], ".hsaco", assemble).read_bytes(), assembly)
+    return CodeObject(chip, cached_bytes([toolchain.name, chip, assembly], ".hsaco", assemble), assembly)
 
 
 def _assembly(toolchain: Toolchain, source: str, chip: str, options: tuple[str, ...]) -> str:
@@ -72,7 +72,7 @@ def _assembly(toolchain: Toolchain, source: str, chip: str, options: tuple[str, 
     def build(folder: Path, output: Path) -> None:
         run_tool([*toolchain.clang, *flags, "-S", "-", "-o", output.name], folder, source)
 
-    return cached([toolchain.name, *flags, source], ".amdgcn", build).read_text()
+    return cached_bytes([toolchain.name, *flags, source], ".amdgcn", build).decode()
 
 
 def _spills(assembly: str) -> int:
@@ -126,4 +126,4 @@ def _with_hiprtc(source: str, chip: str) -> bytes:
             said = "\n".join(lines) or f"it ended with {done.returncode}: it may not know the chip"
             raise ToolchainError(f"HIPRTC {version} refused the source it was given for {chip}:\n{said}")
 
-    return cached(["hiprtc", path, version, chip, *RTC_FLAGS, source], ".hsaco", build).read_bytes()
+    return cached_bytes(["hiprtc", path, version, chip, *RTC_FLAGS, source], ".hsaco", build)

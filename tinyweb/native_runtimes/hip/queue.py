@@ -6,7 +6,7 @@ import ctypes
 from ctypes import c_void_p
 
 from tinyweb.native_runtimes.hip.library import NOT_READY, Hip
-from tinyweb.native_runtimes.runs import Runs, some_of
+from tinyweb.native_runtimes.runs import MOST, Runs, some_of
 
 VARIABLE = "TINYWEB_HIP_SECONDS"
 CHUNK = 4 << 20  # bytes of pinned memory that a copy goes through; two of them, so that both sides work
@@ -31,9 +31,9 @@ class Queue(Runs):
         self._hip.call(function, *arguments, self.stream)
 
     def idle(self) -> bool:
-        if not self.marked:
+        if not self.marked and len(self._runs) < MOST:  # with more it would be waited
             self.mark()
-        return super().idle()
+        return super().idle() and self.marked
 
     def copy_in(self, address: int, data: memoryview) -> None:
         """Bytes to the device; `data` may change as soon as this returns."""

@@ -83,7 +83,13 @@ class HipRuntime(Turns):
             there = f"choose HIP:0 … HIP:{count - 1}" if count else "there is none"
             raise DeviceError(f"there is no AMD GPU number {index} ({self.name}): {there}")
         self.chip = chip_of(self.hip, index)
-        self.target: Target = amd_target(self.chip)
+        try:
+            self.target: Target = amd_target(self.chip)
+        except ValueError as error:
+            raise DeviceError(
+                f"{self.name} is an AMD GPU of the kind {self.chip}, which kernels are not made for: choose another "
+                "device, as OPENCL"
+            ) from error
         self.hip.call("hipSetDevice", index)
         self._open()
 
@@ -160,6 +166,7 @@ class HipRuntime(Turns):
         if owned.life == self.life:
             self._later.append(owned)
             with suppress(HipError):  # whoever uses the device next hears of it
+                self.hip.call("hipSetDevice", self.index)  # of this thread
                 if self._stuck is None and self.queue.idle():
                     self._release_now()
 

@@ -13,7 +13,7 @@ from tinyweb.errors import DeviceError, ToolchainError
 from tinyweb.graph.gpu_targets import opencl_target
 from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.runs import Runs, Stuck
-from tinyweb.toolchain import cache_entry, keep
+from tinyweb.toolchain import cache_entry, keep, sealed, unsealed
 
 OPTIONS = ("-cl-std=CL1.2",)
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
@@ -164,8 +164,11 @@ def build(opened: Opened, names: Sequence[str], source: str) -> list[Any]:
     key = [source, *opened.options, opened.name, device.version, device.driver_version, device.platform.version]
     entry = cache_entry(key, ".clbin")
     with suppress(OSError, cl.Error):
-        binary = cl.Program(opened.context, [device], [entry.read_bytes()]).build(options=list(opened.options))
-        return [cl.Kernel(binary, name) for name in names]
+        binary = unsealed(entry.read_bytes())  # a driver may run what is damaged
+        if binary is not None:
+            os.utime(entry)
+            built = cl.Program(opened.context, [device], [binary]).build(options=list(opened.options))
+            return [cl.Kernel(built, name) for name in names]
     try:
         program = cl.Program(opened.context, source).build(options=list(opened.options), cache_dir=False)
         kernels = [cl.Kernel(program, name) for name in names]
@@ -175,7 +178,7 @@ def build(opened: Opened, names: Sequence[str], source: str) -> list[Any]:
             f"kernel {names[0]}{many} was refused by the OpenCL compiler of {opened.name}:\n{shortened(str(error))}"
         ) from error
     with suppress(ToolchainError, cl.Error):  # a folder that cannot be written, or a driver that gives nothing away
-        keep(entry, bytes(program.get_info(cl.program_info.BINARIES)[0]))
+        keep(entry, sealed(bytes(program.get_info(cl.program_info.BINARIES)[0])))
     return kernels
 
 

@@ -88,6 +88,7 @@ class OpenClRuntime(Turns):
         if data.nbytes:
             host = np.frombuffer(data.cast("B"), np.uint8)
             with self._opened.speaking(f"copying {data.nbytes} bytes to the device"):
+                self._opened.finish()  # the copy itself would wait for kernels without a limit
                 self._cl.enqueue_copy(self._queue, handle.memory, host, dst_offset=offset, is_blocking=True)
 
     @in_turn
@@ -150,6 +151,7 @@ class OpenClRuntime(Turns):
             arguments.append(self._variables(executable, variables))
         if list(map(id, arguments)) != list(map(id, executable.handed)):
             check_launch(program, [b.nbytes for b in buffers], [id(b) for b in buffers])
+            executable.handed = []  # where the driver refuses one of them, some are new
             executable.kernel.set_args(*arguments)
             executable.handed = arguments
 
