@@ -88,6 +88,9 @@ def test_what_is_refused_at_the_start(
     assert "does not exist" in refused(capfd, tmp_path / "nothing")
     assert "--name" in refused(capfd, vectors, vectors)
     assert "--name" in refused(capfd, vectors, "--name", "a", "--name", "b")
+    for key in ("", " key"):
+        assert "--api-key" in refused(capfd, vectors, "--api-key", key)
+    assert "Cannot listen on" in refused(capfd, vectors, "--host", "x" * 70)
     assert "unknown device" in refused(capfd, model_folder, "--device", "ABACUS")
     monkeypatch.setitem(sys.modules, "starlette", None)
     assert MISSING in refused(capfd, vectors) and "pip install" in MISSING

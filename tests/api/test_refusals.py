@@ -175,6 +175,8 @@ def test_keys_and_pages(server: Running) -> None:
         for key in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secretx"}, {"Authorization": "Bearer é"}):
             assert refused(found, "/v1/embeddings", VECTOR, 401, **key)["code"] == "invalid_api_key"
             refused(found, "/v1/models", None, 401, "GET", **key)
+        for host in ("x/", "x?", "x#", "x/a?b", ""):  # what a client says is the host is no part of the path
+            refused(found, "/v1/models", None, 401, "GET", Host=host)
         assert found.ask("/health", method="GET")[0] == 200
         assert len(found.client(api_key="secret").embeddings.create(model="tinyembed", input="x").data) == 1
         with pytest.raises(openai.AuthenticationError):
@@ -225,6 +227,8 @@ def test_limits(server: Running) -> None:
             s.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
             began = time.monotonic()
             assert s.recv(1000).startswith(b"HTTP/1.1 408") and time.monotonic() - began < 20
+    many = TEXT | {"prompt": ["Hello"] * 13, "n": 5}
+    assert "65 answers" in refused(server, "/v1/completions", many)["message"]
     server.api.under_way += 1024
     try:
         assert refused(server, "/v1/chat/completions", CHAT, 429)["code"] == "rate_limit_exceeded"

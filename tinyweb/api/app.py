@@ -120,6 +120,7 @@ class Api:
         model.writer()
         asked = requests.asked(fields, model.settings, kind)
         prompts = await self._prompts(fields, model, kind)
+        requests.check_count(len(prompts) * asked.count)
         if self.under_way + len(prompts) * asked.count > self.limits.answers:
             raise ApiError(429, "Too many answers are under way: ask again later", code="rate_limit_exceeded")
         answers = _Answers(self, model, prompts, asked)
@@ -135,8 +136,12 @@ class Api:
         try:
             dimensions = await self.worker.call(lambda: int(model.vectors.embedder.dimensions))
             asked = requests.embeddings(fields, dimensions)
-            parts = [asked.texts[i : i + TEXTS_AT_ONCE] for i in range(0, len(asked.texts), TEXTS_AT_ONCE)]
-            found = [await self.worker.call(functools.partial(model.vectors.encode, p, asked.kind)) for p in parts]
+            found = []
+            for i in range(0, len(asked.texts), TEXTS_AT_ONCE):
+                if await request.is_disconnected():
+                    raise ClientDisconnect
+                part = asked.texts[i : i + TEXTS_AT_ONCE]
+                found.append(await self.worker.call(functools.partial(model.vectors.encode, part, asked.kind)))
         except (TinywebError, NotImplementedError) as error:
             raise ApiError(
                 400, f"{model.name} makes no vectors here: {error}", "model", "model_not_supported"
@@ -314,10 +319,11 @@ class _Guard:
                 403, f"Pages of {origin[:100]} may not ask this server: start it with --allow-origin {origin[:100]}",
                 code="origin_not_allowed",
             )  # fmt: skip
-        if self.api.key is None or not request.url.path.startswith("/v1"):
+        # the path that routes are found by: the one of `request.url` is made with what the client says is the host
+        if self.api.key is None or not request.scope["path"].startswith("/v1"):
             return None
         given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if hmac.compare_digest(given.encode(), self.api.key.encode()):
+        if hmac.compare_digest(given.encode("latin-1"), self.api.key.encode()):
             return None
         return ApiError(401, "The key is missing or wrong: send 'Authorization: Bearer KEY'", code="invalid_api_key")
 
@@ -330,7 +336,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    method, path = request.method, request.url.path[:200]
+    method, path = request.method, request.scope["path"][:200]
     said = f"There is no {method} {path} here: docs/api.md lists what there is"
     return JSONResponse(ApiError(error.status_code, said, code="unknown_url").body(), error.status_code, error.headers)
 

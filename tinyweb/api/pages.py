@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from itertools import islice
 
 import numpy as np
 
@@ -84,6 +83,6 @@ class Pages:
     def names(self, ids: Sequence[int], known: list[bytes]) -> None:
         """Adds to the names of the first whole pages of `ids` those of the others."""
         for at in range(len(known) * self.size, len(ids) - self.size + 1, self.size):
-            tokens = np.fromiter(islice(ids, at, at + self.size), np.int64)
+            tokens = np.array(ids[at : at + self.size], np.int64)
             before = known[-1] if known else b""
             known.append(hashlib.blake2b(before + tokens.tobytes(), digest_size=16).digest())

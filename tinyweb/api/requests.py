@@ -171,6 +171,12 @@ def embeddings(fields: Fields, dimensions: int) -> EmbeddingsAsked:
     return EmbeddingsAsked(texts, form == "base64", fields.choice("input_type", ("query", "passage"), "passage"))
 
 
+def check_count(answers: int) -> None:
+    """ApiError for more answers than one request may ask for."""
+    if answers > CHOICES:
+        raise wrong("n", f"for each prompt makes {answers} answers: one request may have {CHOICES}")
+
+
 def check_length(prompt: Sequence[int], context: int, where: str) -> None:
     """ApiError for a prompt that is empty, or that leaves no room for a token more."""
     if not prompt:

@@ -63,9 +63,10 @@ def listen(host: str, port: int) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # who went without a word is noticed some time
         found.bind(address)
         found.listen(BACKLOG)  # who asks from now on waits
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a name that no host can have
+        detail = getattr(error, "strerror", None) or error
         raise TinywebError(
-            f"Cannot listen on {host}, port {port}: {error.strerror or error}; choose another --port (0: any free one)"
+            f"Cannot listen on {host}, port {port}: {detail}; choose another --port (0: any free one)"
         ) from None
     return found
 

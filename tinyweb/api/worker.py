@@ -14,7 +14,7 @@ from tinyweb.api.scheduler import Engine
 from tinyweb.errors import TinywebError, printable
 
 T = TypeVar("T")
-Job = Callable[[], None]
+Job = Callable[[], bool]  # whether it computed
 STOPPING = "The server is shutting down."
 
 
@@ -50,19 +50,25 @@ class Worker:
         if self._stopping:
             receive(Piece(error=STOPPING))
             return
-        self._jobs.put(lambda: engine.submit(generation))
+
+        def job() -> bool:
+            engine.submit(generation)
+            return False
+
+        self._jobs.put(job)
 
     async def call(self, function: Callable[[], T]) -> T:
         """What `function` returns, computed in the thread between two steps."""
         future: Future[T] = Future()
 
-        def job() -> None:
+        def job() -> bool:
             if not future.set_running_or_notify_cancel():
-                return
+                return False
             try:
                 future.set_result(function())
             except Exception as error:
                 future.set_exception(error)
+            return True
 
         if self._stopping:
             raise TinywebError(STOPPING)
@@ -76,10 +82,9 @@ class Worker:
                 job = self._jobs.get(block=not busy)
             except queue.Empty:
                 job = None
-            if job is not None:
-                job()
+            if job is not None and not job():
                 busy = True
-                continue  # all that came is known before the next step
+                continue  # answers that were asked for are known before the next step; none waits for all vectors
             busy = any([self._step(engine) for engine in self.engines])
             self._tell()
         while not self._jobs.empty():  # what came too late is told so, too

@@ -75,6 +75,8 @@ def api(
     from tinyweb.formats.source import open_model
     from tinyweb.sources import CHAT, model_name
 
+    if api_key is not None and (api_key != api_key.strip() or not api_key):
+        raise typer.BadParameter("the key must have characters, and no spaces around them", param_hint="--api-key")
     paths = [located(source, CHAT.in_precision(quant), "api") for source in sources]
     names = [*(name or ()), *map(model_name, paths[len(name or ()) :])]
     if len(set(names)) < len(names) or len(names) > len(sources):
