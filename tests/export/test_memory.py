@@ -2,14 +2,17 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from tests.export.conftest import buffer, named
+from tinyweb import Tensor
+from tinyweb.device import Device
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Compiled, Dispatch
 from tinyweb.export.expression import merge_variables
-from tinyweb.export.memory import Memory, Named, plan_memory
+from tinyweb.export.memory import Memory, Named, plan_memory, read_memory
 from tinyweb.export.wasm import ALIGNMENT, PAGE, STATIC_BYTES, plan_layout
 from tinyweb.export.webgpu import limits, write_webgpu
 from tinyweb.graph.ir import KernelInfo, Ops, ParamArg, UOp, Variable
@@ -33,6 +36,16 @@ def kernel(*variables: UOp) -> UOp:
 
 def plan(pools: dict[UOp, int], sizes: tuple[int, ...], *buffers: UOp, variables: tuple[UOp, ...] = ()) -> Plan:
     return Plan((KernelCall(kernel(*variables), buffers),), MemoryPlan(pools, sizes), "CPU")
+
+
+def test_what_follows_the_last_element_is_zero() -> None:
+    """Memory is whole words; what is left of the last one holds what was there before."""
+    t = Tensor(np.ones(6, np.bool_), device="CPU").realize()
+    runtime, memory = Device["CPU"].runtime, Device["CPU"].memory(t.uop.buffer).handle
+    runtime.copy_in(memory, memoryview(b"\7\7"), 6)
+    assert read_memory("CPU", t.uop.buffer, 0, 8) == bytes([1] * 6 + [0] * 2)
+    assert read_memory("CPU", t.uop.buffer, 4, 4) == bytes([1, 1, 0, 0])
+    assert read_memory("CPU", t.uop.buffer, 4, 2) == bytes([1, 1])
 
 
 def test_entry_points_share_pools_by_size() -> None:

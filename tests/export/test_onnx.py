@@ -18,6 +18,7 @@ from tests.export.test_function import calls
 from tinyweb import Tensor
 from tinyweb.cli.common import sizes
 from tinyweb.errors import ExportError, TinywebError
+from tinyweb.export.about_graph import about
 from tinyweb.export.inspect_source import inspect_source, source_table
 from tinyweb.export.onnx_report import sized_report
 from tinyweb.export.onnx_site import OnnxOptions, export_onnx
@@ -346,3 +347,25 @@ def test_text_that_comes_out_is_left_out(tmp_path: Path) -> None:
     assert len(remarks) == 2 and "label is text" in remarks[0] and "maps is the matrix" in remarks[1]
     made = export_onnx(path, tmp_path / "site", OnnxOptions(targets=["wasm"], page=False))
     assert [(e["name"], e["shape"]) for e in made["functions"]["run"]["outputs"]] == [("maps", [1, 3])]
+    assert made["graph"]["labels"] == names
+
+
+@pytest.mark.parametrize(("nodes", "want"), [
+    ([("ZipMap", {"classlabels_int64s": [3, 5, 9]})], ["3", "5", "9"]),
+    ([("ZipMap", {"classlabels_int64s": [0, 1, 2]})], []),
+    ([("SVMClassifier", {"classlabels_strings": ["a", "b"]}), ("ZipMap", {"classlabels_int64s": [0, 1]})], ["a", "b"]),
+    ([("LabelEncoder", {"keys_int64s": [1, 0], "values_strings": ["one", "none"]})], ["none", "one"]),
+    ([("LabelEncoder", {"keys_int64s": [4, 0], "values_strings": ["four", "none"]})], []),
+    ([("LabelEncoder", {"keys_strings": ["x"], "values_int64s": [7]})], []),
+    ([("ArrayFeatureExtractor", {})], ["sun", "moon"]),
+])  # fmt: skip
+def test_names_of_classes(nodes: list[tuple[str, Any]], want: list[str], tmp_path: Path) -> None:
+    """Of a graph's classifiers, where the file says nothing else."""
+    made = [helper.make_node(op, ["words", "x"][op == "ZipMap" :], [f"y{i}"], domain="ai.onnx.ml", **attributes)
+            for i, (op, attributes) in enumerate(nodes)]  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2])
+    words = helper.make_tensor("words", TensorProto.STRING, [2], [b"sun", b"moon"])
+    graph = helper.make_graph(made, "g", [x], [helper.make_empty_tensor_value_info("y0")], [words])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = OnnxModel(helper.make_model(graph, opset_imports=opsets).SerializeToString())
+    assert about(model, tmp_path / "model.onnx", {})[0]["labels"] == want

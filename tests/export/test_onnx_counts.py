@@ -7,7 +7,9 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from tests.export import counted_graphs
 from tinyweb import Tensor, jit
@@ -44,3 +46,18 @@ def test_jit_has_no_host() -> None:
     model, given = OnnxModel(counted_graphs.graph("chosen")), counted_graphs.calls("chosen")[0]
     with pytest.raises(NotImplementedError, match=r"NonZero.*must not depend on the model's inputs"):
         jit(lambda x: model(x=x)["values"])(Tensor(given["x"]))
+
+
+def test_no_option_says_what_is_counted(tmp_path: Path) -> None:
+    """Where an operator needs the number of rows, the error names no size of the model's inputs."""
+    nodes = [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Cast", ["at"], ["f"], to=TensorProto.FLOAT),
+             helper.make_node("Unsqueeze", ["f", "first"], ["rows"]),
+             helper.make_node("MaxPool", ["rows"], ["y"], kernel_shape=[2])]  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [9])
+    first = helper.make_tensor("first", TensorProto.INT64, [1], [0])
+    made = helper.make_graph(nodes, "g", [x], [helper.make_empty_tensor_value_info("y")], [first])
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "graph.onnx")
+    told = r"MaxPool.* nonzero_0 is counted while the model runs.*--fix"
+    with pytest.raises(NotImplementedError, match=told) as caught:
+        export_onnx(tmp_path / "graph.onnx", tmp_path / "site", OnnxOptions(targets=["wasm"], page=False))
+    assert "nonzero_0=" not in str(caught.value)

@@ -59,9 +59,11 @@ def _from(read: Callable[[int, int], bytes | memoryview], begin: int, at: int, n
 
 
 def read_memory(device: str, buffer: UOp, at: int, nbytes: int) -> bytes:
-    """Bytes of the memory behind a BUFFER."""
+    """Bytes of the memory behind a BUFFER, with zeros for what lies between its last element and the end of a word."""
     opened = Device[device]
-    return opened.runtime.copy_out(opened.memory(buffer).handle, nbytes, at)
+    held = opened.runtime.copy_out(opened.memory(buffer).handle, nbytes, at)
+    elements = max(buffer.dtype.nbytes(int(buffer.arg.size)) - at, 0)
+    return held if len(held) <= elements else held[:elements] + bytes(nbytes - elements)
 
 
 @dataclass(frozen=True)

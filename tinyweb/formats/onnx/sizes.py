@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.device import current_recorder
 from tinyweb.graph.ir import Size, UOp, as_index, size_add, size_mul, size_prod, size_sub
 from tinyweb.graph.ir.bounds import fold_size, polynomial
 
@@ -44,15 +45,27 @@ def sizes(values: Any, kind: np.dtype[Any] = INT64) -> npt.NDArray[Any]:
 
 
 def names_of(given: Iterable[Any]) -> list[str]:
-    """The Variables in sizes."""
-    return sorted({str(v.arg[0]) for s in given if isinstance(s, UOp) for v in s.variables()})
+    """The Variables in sizes, or names of some."""
+    found = {str(v.arg[0]) for s in given if isinstance(s, UOp) for v in s.variables()}
+    return sorted(found | {s for s in given if isinstance(s, str)})
 
 
 def fixed_hint(given: Iterable[Any]) -> str:
     """What to do where a number is needed."""
-    return (
-        f"a number is needed here: list sizes, as in --dim {shlex.quote((names_of(given) or ['name'])[0] + '=16,64')}"
-    )
+    names, counted = names_of(given), _counted()
+    listed = [n for n in names if n not in counted]
+    if names and not listed:
+        return (
+            f"a number is needed here, but {names[0]} is counted while the model runs, which no --dim can say: fix "
+            "inputs that it follows from (--fix), or export a graph that ends before this operator"
+        )
+    return f"a number is needed here: list sizes, as in --dim {shlex.quote((listed or ['name'])[0] + '=16,64')}"
+
+
+def _counted() -> set[str]:
+    """The Variables of what is recorded whose values the host finds between launches."""
+    recorder = current_recorder()
+    return {str(step.variable.arg[0]) for _, step in (recorder and recorder.host_steps) or ()}
 
 
 def fixed(size: Size) -> int:
