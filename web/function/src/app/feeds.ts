@@ -1,6 +1,6 @@
 /** What goes into one input: where it comes from, how it becomes numbers, and what that looks like. */
 
-import { count, isFloat, toArray } from "../data/arrays";
+import { count, isFloat, type Numeric, toArray } from "../data/arrays";
 import { windowOf, type Sound } from "../data/audio";
 import { parseNumbers } from "../data/json";
 import { fitted, type Numbers } from "../data/npy";
@@ -9,7 +9,7 @@ import { FeedError } from "../data/problem";
 import { randomValues, type Spread } from "../data/random";
 import { fitIds, type TextReader } from "../data/text";
 import type { ArrayInfo, TypedArray } from "../model-api";
-import type { Shown } from "./views";
+import { exactly, type Shown } from "./views";
 
 export type FeedKind = "picture" | "camera" | "sound" | "text" | "mask" | "json" | "npy" | "random" | "output";
 
@@ -145,7 +145,7 @@ export function given(
 ): Given {
   const { shape, dtype } = spec;
   const length = count(shape);
-  const plain = (values: ArrayLike<number>): Given => ({ array: toArray(values, dtype), pixels: null });
+  const plain = (values: Numeric): Given => ({ array: toArray(values, dtype), pixels: null });
   switch (feed.kind) {
     case "picture":
     case "camera": {
@@ -178,7 +178,8 @@ export function given(
         last.map((shown) => ({ ...shown.spec, shape: shown.shape })),
       );
       const name = names.find((one) => one === feed.output) ?? names[0];
-      return plain(last.find((shown) => shown.spec.name === name)?.values ?? new Float64Array(length));
+      const shown = last.find(({ spec: { name: one } }) => one === name);
+      return plain(shown === undefined ? new Float64Array(length) : exactly(shown));
     }
   }
 }

@@ -1,6 +1,6 @@
 /** How an output may be shown, and which way suggests itself. */
 
-import { count, isFloat, type Range } from "../data/arrays";
+import { count, isFloat, type Numeric, type Range } from "../data/arrays";
 import { candidatesOf } from "../data/boxes";
 import { layoutOf, planesOf } from "../data/picture";
 import type { ArrayInfo } from "../model-api";
@@ -24,6 +24,10 @@ export interface Shown {
   range: Range;
   data: ArrayBufferView<ArrayBuffer>;
 }
+
+/** The elements with all their digits. */
+export const exactly = ({ data, values }: Shown): Numeric =>
+  data instanceof BigInt64Array || data instanceof BigUint64Array ? data : values;
 
 const MOST_COLUMNS = 512;
 const LINES = 8;

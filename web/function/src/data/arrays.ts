@@ -26,9 +26,10 @@ const RANGES: Partial<Record<string, [number, number]>> = {
   i8: [-128, 127],
   u8: [0, 255],
   bool: [0, 1],
-  i64: [-Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
-  u64: [0, Number.MAX_SAFE_INTEGER],
 };
+
+/** Numbers; those of 64 bits may be bigints, which a double would round. */
+export type Numeric = ArrayLike<number | bigint>;
 
 export const isFloat = (dtype: string): boolean => dtype === "f32" || dtype === "f16";
 
@@ -93,17 +94,25 @@ export function fromHalf(half: number): number {
 }
 
 /** Numbers as the array that an input takes: rounded and kept within the type's range where that is of integers. */
-export function toArray(values: ArrayLike<number>, dtype: string): TypedArray {
+export function toArray(values: Numeric, dtype: string): TypedArray {
   const Kept = KINDS[dtype as Kind] ?? Float32Array;
   const made = new Kept(values.length);
+  if (made instanceof BigInt64Array || made instanceof BigUint64Array) return fillWhole(made, values);
   const range = RANGES[dtype];
   for (let i = 0; i < values.length; i++) {
-    const value = values[i] as number;
+    const value = Number(values[i]);
     if (range === undefined) made[i] = dtype === "f16" ? toHalf(value) : value;
-    else {
-      const whole = dtype === "bool" ? Number(value !== 0) : Math.min(range[1], Math.max(range[0], Math.round(value) || 0));
-      made[i] = made instanceof BigInt64Array || made instanceof BigUint64Array ? BigInt(whole) : whole;
-    }
+    else made[i] = dtype === "bool" ? Number(value !== 0) : Math.min(range[1], Math.max(range[0], Math.round(value) || 0));
+  }
+  return made;
+}
+
+function fillWhole<A extends BigInt64Array | BigUint64Array>(made: A, values: Numeric): A {
+  const [least, largest] = made instanceof BigInt64Array ? [-(2n ** 63n), 2n ** 63n - 1n] : [0n, 2n ** 64n - 1n];
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i] as number | bigint;
+    const whole = typeof value === "bigint" ? value : BigInt(Math.min(2 ** 64, Math.max(-(2 ** 63), Math.round(value) || 0)));
+    made[i] = whole < least ? least : whole > largest ? largest : whole;
   }
   return made;
 }
@@ -144,8 +153,9 @@ export function rangeOf(values: Float64Array): Range {
   return known === 0 ? { least: 0, largest: 0, mean: 0, odd } : { least, largest, mean: sum / known, odd };
 }
 
-/** A number as people read it: six digits at most. */
-export function numberText(value: number): string {
+/** A number as people read it: six digits at most, of integers of 64 bits all. */
+export function numberText(value: number | bigint): string {
+  if (typeof value === "bigint") return String(value);
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
   const size = Math.abs(value);
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";

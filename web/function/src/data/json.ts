@@ -1,7 +1,13 @@
 /** Arrays as JSON: nested lists, or one list of all elements. */
 
-import { count, shapeText } from "./arrays";
+import { count, type Numeric, shapeText } from "./arrays";
 import { FeedError } from "./problem";
+
+/** A number that is written out: a bigint where a double would round it. */
+function numberOf(text: string): number | bigint {
+  const value = Number(text);
+  return !Number.isSafeInteger(value) && /^[+-]?\d+$/u.test(text) ? BigInt(text.replace("+", "")) : value;
+}
 
 /** Numbers typed without brackets count, too: "1, 2, 3" or "1 2 3". */
 function read(text: string): unknown {
@@ -9,24 +15,26 @@ function read(text: string): unknown {
   if (given === "") throw new FeedError("Type numbers, as in [1, 2, 3].");
   if (!/^[[{"]/u.test(given)) {
     const parts = given.split(/[\s,;]+/u).filter((part) => part !== "");
-    const values = parts.map(Number);
+    const values = parts.map(numberOf);
     if (values.some(Number.isNaN)) throw new FeedError(`“${parts[values.findIndex(Number.isNaN)]}” is no number.`);
     return values;
   }
   try {
-    return JSON.parse(given);
+    // JSON.parse makes doubles: long integers become texts first, as which they may come, too
+    return JSON.parse(given.replaceAll(/(^|[[,\s])(-?\d{16,})(?=[\],\s]|$)/gu, '$1"$2"'));
   } catch (error) {
     throw new FeedError(`This is no JSON: ${(error as Error).message}`);
   }
 }
 
-function flatten(value: unknown, into: number[], most: number): void {
+function flatten(value: unknown, into: (number | bigint)[], most: number): void {
   if (Array.isArray(value)) {
     for (const item of value) flatten(item, into, most);
     return;
   }
   if (typeof value === "boolean") into.push(Number(value));
-  else if (typeof value === "number") into.push(value);
+  else if (typeof value === "number" || typeof value === "bigint") into.push(value);
+  else if (typeof value === "string" && /^-?\d+$/u.test(value)) into.push(numberOf(value));
   else throw new FeedError(`${JSON.stringify(value)?.slice(0, 40)} is no number.`);
   if (into.length > most) throw new FeedError(`More than the ${most} numbers that go in.`);
 }
@@ -39,27 +47,28 @@ function nesting(value: unknown): number[] | null {
 }
 
 /** @throws FeedError where it is no JSON of `shape`; a single number fills it, one list gives all elements in order */
-export function parseNumbers(text: string, shape: readonly number[]): Float64Array {
+export function parseNumbers(text: string, shape: readonly number[]): Numeric {
   const given = read(text);
   const wanted = count(shape);
-  const values: number[] = [];
+  const values: (number | bigint)[] = [];
   flatten(given, values, wanted);
   const nested = nesting(given);
-  if (values.length === 1 && wanted > 1) return new Float64Array(wanted).fill(values[0] as number);
+  if (values.length === 1 && wanted > 1) return new Array<number | bigint>(wanted).fill(values[0] as number | bigint);
   const whole = (sizes: readonly number[]): string => sizes.filter((size) => size !== 1).join();
   if (values.length !== wanted || (nested !== null && whole(nested) !== whole(shape))) {
     const got = nested === null ? `${values.length}` : shapeText(nested);
     throw new FeedError(`${wanted} numbers go in (${shapeText(shape)}), not ${got}.`);
   }
-  return Float64Array.from(values);
+  return values;
 }
 
-/** Nested lists, as JSON. */
-export function numbersText(values: ArrayLike<number>, shape: readonly number[]): string {
+/** Nested lists, as JSON, with all digits of integers. */
+export function numbersText(values: Numeric, shape: readonly number[]): string {
   let at = 0;
-  const level = (depth: number): unknown => {
-    if (depth === shape.length) return values[at++];
-    return Array.from({ length: shape[depth] as number }, () => level(depth + 1));
+  const level = (depth: number): string => {
+    if (depth < shape.length) return `[${Array.from({ length: shape[depth] as number }, () => level(depth + 1)).join()}]`;
+    const value = values[at++] as number | bigint;
+    return typeof value === "bigint" ? String(value) : JSON.stringify(value);
   };
-  return JSON.stringify(level(0));
+  return level(0);
 }

@@ -1,17 +1,17 @@
 /** NumPy's .npy files (NumPy Enhancement Proposal 1), versions 1 to 3, of numbers. */
 
-import { count, fromHalf, shapeText } from "./arrays";
+import { count, fromHalf, type Numeric, shapeText } from "./arrays";
 import { FeedError } from "./problem";
 
 const MAGIC = "\x93NUMPY";
 
-type Read = (view: DataView, at: number, little: boolean) => number;
+type Read = (view: DataView, at: number, little: boolean) => number | bigint;
 const READERS: Record<string, [bytes: number, read: Read]> = {
   f8: [8, (v, at, little) => v.getFloat64(at, little)],
   f4: [4, (v, at, little) => v.getFloat32(at, little)],
   f2: [2, (v, at, little) => fromHalf(v.getUint16(at, little))],
-  i8: [8, (v, at, little) => Number(v.getBigInt64(at, little))],
-  u8: [8, (v, at, little) => Number(v.getBigUint64(at, little))],
+  i8: [8, (v, at, little) => v.getBigInt64(at, little)],
+  u8: [8, (v, at, little) => v.getBigUint64(at, little)],
   i4: [4, (v, at, little) => v.getInt32(at, little)],
   u4: [4, (v, at, little) => v.getUint32(at, little)],
   i2: [2, (v, at, little) => v.getInt16(at, little)],
@@ -22,7 +22,7 @@ const READERS: Record<string, [bytes: number, read: Read]> = {
 };
 
 export interface Numbers {
-  values: Float64Array;
+  values: Numeric;
   shape: number[];
 }
 
@@ -48,18 +48,28 @@ export function parseNpy(bytes: Uint8Array): Numbers {
   const total = count(shape);
   if (start + length + total * size > bytes.length) throw new FeedError("This .npy file is cut: its numbers do not all lie in it.");
   const little = descr?.[1] !== ">";
-  const values = new Float64Array(total);
+  const values = memory(descr?.[2], total);
   for (let i = 0; i < total; i++) values[i] = read(view, start + length + i * size, little);
-  return { values: /'fortran_order':\s*True/u.test(head) ? rowMajor(values, shape) : values, shape };
+  return { values: /'fortran_order':\s*True/u.test(head) ? rowMajor(values, memory(descr?.[2], total), shape) : values, shape };
 }
 
-function rowMajor(values: Float64Array, shape: readonly number[]): Float64Array {
-  const made = new Float64Array(values.length);
+interface Writable {
+  readonly length: number;
+  [at: number]: number | bigint;
+}
+
+/** For elements of a type with all their digits. */
+function memory(descr: string | undefined, total: number): Writable {
+  if (descr === "i8") return new BigInt64Array(total);
+  return descr === "u8" ? new BigUint64Array(total) : new Float64Array(total);
+}
+
+function rowMajor(values: Numeric, made: Writable, shape: readonly number[]): Numeric {
   const place = new Array<number>(shape.length).fill(0);
   for (let i = 0; i < values.length; i++) {
     let at = 0;
     for (let axis = shape.length - 1; axis >= 0; axis--) at = at * (shape[axis] as number) + (place[axis] as number);
-    made[i] = values[at] as number;
+    made[i] = values[at] as number | bigint;
     for (let axis = shape.length - 1; axis >= 0; axis--) {
       place[axis] = (place[axis] as number) + 1;
       if ((place[axis] as number) < (shape[axis] as number)) break;
@@ -70,7 +80,7 @@ function rowMajor(values: Float64Array, shape: readonly number[]): Float64Array 
 }
 
 /** The elements for an input of `wanted`: axes of size 1 may be missing, or be more. @throws FeedError where they are others */
-export function fitted({ values, shape }: Numbers, wanted: readonly number[]): Float64Array {
+export function fitted({ values, shape }: Numbers, wanted: readonly number[]): Numeric {
   const whole = (sizes: readonly number[]): string => sizes.filter((size) => size !== 1).join();
   if (whole(shape) !== whole(wanted)) throw new FeedError(`The file has the shape ${shapeText(shape)}; ${shapeText(wanted)} goes in.`);
   return values;

@@ -9,7 +9,7 @@ import { numberText, rangeOf } from "../data/arrays";
 import { writeNpy } from "../data/npy";
 import { hueOf, layoutOf, maskOf, outputPixels, type Layout } from "../data/picture";
 import type { Runner } from "../app/runner";
-import { envelope, rowsOf, topClasses, VIEW_LABELS, viewsFor, type Shown, type View } from "../app/views";
+import { envelope, exactly, rowsOf, topClasses, VIEW_LABELS, viewsFor, type Shown, type View } from "../app/views";
 import { PortHead } from "./Inputs";
 import { Select } from "./Select";
 
@@ -44,7 +44,7 @@ export function OutputCard({ runner, shown, index }: { runner: Runner; shown: Sh
       {view === "picture" && <OutputPicture shown={shown} />}
       {view === "mask" && <MaskView shown={shown} seen={seen} labels={labels} />}
       {view === "plot" && <Plot shown={shown} />}
-      {view === "table" && <TableView shown={shown} />}
+      {view === "table" && <TableView shown={shown} labels={labels} />}
       {view === "numbers" && <Numbers shown={shown} />}
       <Save shown={shown} />
     </section>
@@ -68,7 +68,7 @@ function Save({ shown }: { shown: Shown }): JSX.Element {
         .npy
       </button>
       {values.length <= COPIED && (
-        <button type="button" class="button" data-testid="copy-json" onClick={() => copy(numbersText(values, shape))}>
+        <button type="button" class="button" data-testid="copy-json" onClick={() => copy(numbersText(exactly(shown), shape))}>
           <Icon name={copied ? "check" : "copy"} />
           <span aria-live="polite">{copied ? "Copied" : "JSON"}</span>
         </button>
@@ -259,8 +259,9 @@ function Plot({ shown }: { shown: Shown }): JSX.Element {
   );
 }
 
-function TableView({ shown }: { shown: Shown }): JSX.Element {
+function TableView({ shown, labels }: { shown: Shown; labels: readonly string[] }): JSX.Element {
   const { rows, columns } = rowsOf(shown.shape);
+  const values = exactly(shown);
   const [many, wide] = [Math.min(rows, ROWS), Math.min(columns, COLUMNS)];
   return (
     <>
@@ -271,7 +272,7 @@ function TableView({ shown }: { shown: Shown }): JSX.Element {
               <td />
               {Array.from({ length: wide }, (_, column) => (
                 <th key={column} scope="col">
-                  {column}
+                  {labels.length === columns ? labels[column] : column}
                 </th>
               ))}
             </tr>
@@ -281,7 +282,7 @@ function TableView({ shown }: { shown: Shown }): JSX.Element {
               <tr key={row}>
                 <th scope="row">{row}</th>
                 {Array.from({ length: wide }, (_, column) => (
-                  <td key={column}>{numberText(shown.values[row * columns + column] as number)}</td>
+                  <td key={column}>{numberText(values[row * columns + column] as number | bigint)}</td>
                 ))}
               </tr>
             ))}
@@ -295,6 +296,7 @@ function TableView({ shown }: { shown: Shown }): JSX.Element {
 
 function Numbers({ shown }: { shown: Shown }): JSX.Element {
   const { values, range } = shown;
+  const exact = exactly(shown);
   const rows: [string, string][] =
     values.length > 1
       ? [
@@ -317,7 +319,7 @@ function Numbers({ shown }: { shown: Shown }): JSX.Element {
         </dl>
       )}
       <p class="mono numbers" data-testid="numbers" tabIndex={0}>
-        {Array.from(values.subarray(0, FIRST), numberText).join(", ")}
+        {Array.from({ length: Math.min(FIRST, values.length) }, (_, i) => numberText(exact[i] as number | bigint)).join(", ")}
         {values.length > FIRST && ` … (${values.length} in all)`}
       </p>
     </>

@@ -39,12 +39,29 @@ describe("arrays", () => {
 
 describe("JSON", () => {
   it("is nested lists, one list, or one number for all", () => {
-    expect([...parseNumbers("[[1, 2], [3, true]]", [2, 2])]).toEqual([1, 2, 3, 1]);
-    expect([...parseNumbers("1 2, 3\n4", [2, 2])]).toEqual([1, 2, 3, 4]);
-    expect([...parseNumbers("7", [3])]).toEqual([7, 7, 7]);
-    expect([...parseNumbers("[[1, 2]]", [2])]).toEqual([1, 2]);
+    expect(parseNumbers("[[1, 2], [3, true]]", [2, 2])).toEqual([1, 2, 3, 1]);
+    expect(parseNumbers("1 2, 3\n4", [2, 2])).toEqual([1, 2, 3, 4]);
+    expect(parseNumbers("7", [3])).toEqual([7, 7, 7]);
+    expect(parseNumbers("[[1, 2]]", [2])).toEqual([1, 2]);
     expect(numbersText([1, 2, 3, 4], [2, 2])).toBe("[[1,2],[3,4]]");
     expect(numbersText([5], [])).toBe("5");
+    expect(numbersText([Number.NaN, 0.5], [2])).toBe("[null,0.5]");
+  });
+
+  it("has all digits of integers of 64 bits", () => {
+    const [least, largest] = [-(2n ** 63n), 2n ** 63n - 1n];
+    const text = `[[${least}, 9007199254740993],[${largest},"${largest}"]]`;
+    const wanted = [least, 9007199254740993n, largest, largest];
+    expect(parseNumbers(text, [2, 2])).toEqual(wanted);
+    expect(parseNumbers(text.replaceAll(/["[\]]/gu, " "), [2, 2])).toEqual(wanted);
+    expect([...toArray(wanted, "i64")]).toEqual(wanted);
+    expect(numbersText(BigInt64Array.from(wanted), [2, 2])).toBe(`[[${least},9007199254740993],[${largest},${largest}]]`);
+    expect([...toArray([2n ** 70n, -5n, 3, -Infinity], "u64")]).toEqual([2n ** 64n - 1n, 0n, 3n, 0n]);
+    expect([...toArray([2n ** 70n, -(2n ** 70n), Infinity, 2 ** 53], "i64")]).toEqual([largest, least, largest, 2n ** 53n]);
+    expect([...toArray([2n ** 70n, 4n], "i32")]).toEqual([2 ** 31 - 1, 4]);
+    expect([...toArray([9007199254740993n], "f32")]).toEqual([2 ** 53]);
+    expect(parseNumbers("[1234567890123456.5, 12345678901234567e3]", [2])).toEqual([1234567890123456.5, 12345678901234567e3]);
+    expect(numberText(largest)).toBe("9223372036854775807");
   });
 
   it.each([
@@ -70,7 +87,7 @@ describe(".npy files", () => {
     ] as const) {
       const { values, shape } = parseNpy(writeNpy(data, dtype, [2, 3]));
       expect(shape).toEqual([2, 3]);
-      expect([...values]).toEqual([...toNumbers(data, dtype)]);
+      expect(Array.from(values)).toEqual(dtype === "i64" ? [...data] : [...toNumbers(data, dtype)]);
     }
     expect(parseNpy(writeNpy(Float32Array.of(7), "f32", [])).shape).toEqual([]);
     expect(parseNpy(writeNpy(Float32Array.of(7, 8), "f32", [2])).shape).toEqual([2]);
@@ -79,7 +96,7 @@ describe(".npy files", () => {
   it("of columns become rows", () => {
     const file = writeNpy(Float32Array.of(1, 4, 2, 5, 3, 6), "f32", [2, 3]);
     const text = new TextDecoder("latin1").decode(file).replace("'fortran_order': False", "'fortran_order': True ");
-    expect([...parseNpy(Uint8Array.from(text, (c) => c.charCodeAt(0))).values]).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(Array.from(parseNpy(Uint8Array.from(text, (c) => c.charCodeAt(0))).values)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
   it("fit where only axes of one differ", () => {
