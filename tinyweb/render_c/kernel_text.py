@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import BY_NAME, DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.program import Program
@@ -64,6 +64,8 @@ class KernelText:
 
     def vector(self, scalar: str, n: int) -> str:
         """The name of a type of `n` lanes, declared on use."""
+        if scalar not in self.dialect.scalars:
+            raise self.error(f"{BY_NAME[scalar].name} has no {self.dialect.name} type: lowering must replace it")
         name = vector_name(scalar, n)
         self.vectors.add(name)
         return name

@@ -175,6 +175,13 @@ def test_merging_is_part_of_every_schedule() -> None:
     assert [n for n, _, _ in nest(apply(softmax(3, 8).kernel, []))] == ["i0", "i1", "r0", "r1"]
 
 
+def test_axes_of_more_steps_than_an_index_counts_are_not_fused() -> None:
+    i, j = axes(1 << 16, 1 << 16)
+    k = kernel(param(0, 1 << 17).store(i + j, param(1, 1 << 17).load(i + j)))
+    with pytest.raises(ScheduleError, match="an axis has as many steps as an index can count"):
+        apply(k, [Fuse("i0", "i1")])
+
+
 @pytest.mark.parametrize(
     ("actions", "message"),
     [

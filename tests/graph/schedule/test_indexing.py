@@ -51,6 +51,15 @@ def test_the_largest_index() -> None:
         unbound(MAX_INDEX + 1)
 
 
+def test_the_largest_address() -> None:
+    """Of more memory than an index reaches the beginning is used, and no more."""
+    shape, half, last = (4, 2**29), Variable("half", 0, 2**29 - 1), UOp.const(3, INDEX)
+    assert flat_index((UOp.const(2, INDEX), half), shape).vmax == 3 * 2**29 - 1
+    for first in (last, Variable("first", 0, 3), leaf(INDEX, 0)):  # the last one may be any number
+        with pytest.raises(NotImplementedError, match=f"goes through {2**31} elements with one index"):
+            flat_index((first, half), shape)
+
+
 def test_strides_and_addresses() -> None:
     assert strides(()) == [] and strides((4,)) == [1]
     assert strides((2, N + 1, 5)) == [35, 5, 1], "symbolic sizes take their maximum"

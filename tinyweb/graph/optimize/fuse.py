@@ -40,6 +40,7 @@ class Fuse(Action):
         self.require(not staged, "what is staged knows its axes; fuse before the stage")
         if not isinstance(steps, int) or not isinstance(size, int):
             raise ScheduleError(f"{self}: the sizes must be constant")
+        self.require(steps * size <= outer.dtype.max, "an axis has as many steps as an index can count")
         if size == 1:  # what walks over both is `outer` itself
             return simplify(replace_range(kernel, inner, UOp.const(0, inner.dtype), (), None))
         whole = outer.replace(src=(UOp.const(steps * size, outer.dtype),))

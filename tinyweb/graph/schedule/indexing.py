@@ -40,7 +40,7 @@ def fits(n: int) -> int:
     if n > MAX_INDEX:
         raise NotImplementedError(
             f"a computation goes through {n} elements with one index, and {MAX_INDEX} are the most, as there are no "
-            "64-bit indices: split the axis, or do not merge axes by reshape"
+            "64-bit indices: divide the tensor, or do not merge axes by reshape"
         )
     return n
 
@@ -55,8 +55,10 @@ def strides(shape: Shape) -> list[int]:
 
 
 def flat_index(index: Index, shape: Shape) -> UOp:
-    """The address of `index` in row-major memory that holds `shape`."""
+    """The address of `index` in row-major memory that holds `shape`. NotImplementedError where it may be beyond 32
+    bits."""
     total: UOp | None = None
+    fits(sum(max(min(i.vmax, size_max(s) - 1), 0) * step for i, s, step in zip(index, shape, strides(shape))) + 1)
     for i, s in zip(index, strides(shape), strict=True):
         if i is not ZERO:
             term = i if s == 1 else i * s
