@@ -10,8 +10,10 @@ from tests.graph.lower.hand_kernels import Case, axes, check, from_bf16, kernel,
 from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.gpu_targets import nvidia_target
-from tinyweb.graph.ir import Ops, RowsArg
+from tinyweb.graph.ir import BufferArg, Ops, RowsArg, Space, UOp
 from tinyweb.graph.lower import lower
+from tinyweb.graph.lower.constructors import index_const
+from tinyweb.graph.lower.devectorize import _ahead
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.optimize.instructions import FRAGMENTS, INSTRUCTIONS, Instruction
 from tinyweb.graph.target import Target, webgpu_target
@@ -176,3 +178,17 @@ def test_blocks_that_are_filled_ahead_have_loops_of_their_own() -> None:
     program = lower(optimize(call.kernel, nvidia_target("sm_90")), nvidia_target("sm_90"))
     ends = [u.src[-1] for u in program.uops if u.op is Ops.END]
     assert len(ends) == len(set(ends)) and any(u.op is Ops.DOT for u in program.uops)
+
+
+def test_what_is_copied_ahead_is_there_as_a_whole_or_zero() -> None:
+    memory, place = param(1, 64, F16), index_const(0)
+    shared = UOp(Ops.BUFFER, F16, (), BufferArg(Space.SHARED, 0, 64))
+
+    def ahead(*more: UOp) -> bool:
+        value = UOp(Ops.LOAD, F16, (memory, place, *more), 8)
+        return _ahead(shared.store(place, value)).arg == "ahead"
+
+    one = UOp(Ops.LOAD, dtypes.bool, (param(2, 64, dtypes.bool), place), 1)
+    each = UOp(Ops.LOAD, dtypes.bool, (param(2, 64, dtypes.bool), place), 8)
+    assert ahead() and ahead(one)
+    assert not ahead(each) and not ahead(one, UOp(Ops.LOAD, F16, (param(3, 64, F16), place), 8))

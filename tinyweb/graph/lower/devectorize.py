@@ -38,9 +38,10 @@ def devectorize(sink: UOp, target: Target, arrays: frozenset[UOp] = frozenset())
 
 
 def _ahead(store: UOp) -> UOp:
-    """A store whose value may arrive later, where memory is but copied, 4 to 16 bytes of it."""
-    value = store.src[2]
+    """A store whose value may arrive later, where memory is but copied, 4 to 16 bytes of it, all or none (zeros)."""
+    value, gates = store.src[2], (*store.src[2].src[2:], *store.src[3:])
     copied = value.op is Ops.LOAD and value.src[0].op is Ops.PARAM and value.dtype is value.src[0].dtype
+    copied = copied and len(value.src) < 4 and all(lanes_of(g) == 1 for g in gates)
     return store.replace(arg="ahead") if copied and value.dtype.nbytes(value.arg) in (4, 8, 16) else store
 
 
