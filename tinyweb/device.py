@@ -262,6 +262,8 @@ class _Devices:
 
     def place(self, name: str) -> OpenDevice | OpenGroup:
         """Where tensors of a device's name have their memory: it, or a group of several."""
+        if name in self._open:  # for every call of what is recorded: names are read where they are new
+            return self._open[name]
         name = self.canonical(name)
         if "," not in name:
             return self[name]
@@ -270,6 +272,8 @@ class _Devices:
         return self._groups[name]
 
     def __getitem__(self, name: str) -> OpenDevice:
+        if name in self._open:
+            return self._open[name]
         name = self.canonical(name)
         if "," in name:
             raise DeviceError(f"{name} are several devices, and one is needed here")
