@@ -58,6 +58,9 @@ struct Brain {{
 }};"""
 
 CUDA_PRELUDE = f"""\
+#ifndef LOOP
+#define LOOP
+#endif
 template <int BYTES> struct MaskOf;
 template <> struct MaskOf<1> {{ typedef signed char type; }};
 template <> struct MaskOf<2> {{ typedef short type; }};

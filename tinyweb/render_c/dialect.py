@@ -58,6 +58,7 @@ class Dialect:
     single_to_half: str = ""
     half_vectors: bool = False  # they serve vectors
     subgroup: Mapping[str, str] = field(default_factory=dict)  # the bodies that combine `x`: add and max
+    loop: str = ""  # before loops that stay loops
     copy_ahead: str = ""  # the helper that copies `{bytes}` from {place} to {to}, where {test} holds, else zeros
     sent: str = ""  # after such copies, which are waited for together
     arrived: str = ""  # until all but the last {n} of those have arrived
@@ -239,6 +240,7 @@ CUDA = replace(
     group=tuple(f"(i32)blockIdx.{d}" for d in "xyz"),
     thread=tuple(f"(i32)threadIdx.{d}" for d in "xyz"),
     barrier="__syncthreads();",
+    loop="LOOP",
     copy_ahead="copy_ahead<{bytes}>(&{to}, &{place}, {test});",
     sent='asm volatile("cp.async.commit_group;" ::: "memory");',
     arrived='asm volatile("cp.async.wait_group {n};" ::: "memory");',

@@ -18,6 +18,8 @@ from tinyweb.toolchain import cached_bytes
 
 # a·b + c is fused where kernels say so; NaN, infinity and small numbers keep their meaning
 FLAGS = ("--std=c++17", "--disable-warnings", "--no-source-include", "--fmad=false", "--ptxas-options=-v")
+# where all steps of a loop are written out by the compiler, their values may not fit the registers
+ROLLED = '--define-macro=LOOP=_Pragma("unroll 4")'
 OLDEST = 75  # the least compute capability, times ten, that NVRTC 13 knows
 
 
@@ -77,8 +79,8 @@ def compile_cuda(source: str, arch: str, name: str = "kernel") -> Compiled:
 
     DeviceError with the compiler's first lines if it does not compile.
     """
-    key = [f"nvrtc {version()}", *FLAGS, arch, source]
-    entry = cached_bytes(key, ".cubin", lambda _, output: _write(output, _compile(source, arch, name)))
+    key = [f"nvrtc {version()}", *FLAGS, ROLLED, arch, source]
+    entry = cached_bytes(key, ".cubin", lambda _, output: _write(output, _fitting(source, arch, name)))
     head, _, code = entry.partition(b"\n")
     return Compiled(code, {k: Resources(**v) for k, v in json.loads(head).items()})
 
@@ -89,7 +91,20 @@ def _write(output: Path, compiled: Compiled) -> None:
     output.write_bytes(head.encode() + b"\n" + compiled.code)
 
 
-def _compile(source: str, arch: str, name: str) -> Compiled:
+def _fitting(source: str, arch: str, name: str) -> Compiled:
+    """With loops as the compiler likes them; where that spills registers, with fewer steps of them written out."""
+    compiled = _compile(source, arch, name)
+    if not _spilled(compiled):
+        return compiled
+    rolled = _compile(source, arch, name, ROLLED)
+    return rolled if _spilled(rolled) < _spilled(compiled) else compiled
+
+
+def _spilled(compiled: Compiled) -> int:
+    return sum(r.spill_bytes for r in compiled.resources.values())
+
+
+def _compile(source: str, arch: str, name: str, *flags: str) -> Compiled:
     library = nvrtc()
 
     def done(result: tuple[Any, ...]) -> Any:
@@ -105,7 +120,7 @@ def _compile(source: str, arch: str, name: str) -> Compiled:
 
     program = done(library.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, [], []))
     try:
-        options = [f"--gpu-architecture={arch}".encode(), *(flag.encode() for flag in FLAGS)]
+        options = [f"--gpu-architecture={arch}".encode(), *(flag.encode() for flag in (*FLAGS, *flags))]
         error = library.nvrtcCompileProgram(program, len(options), options)[0]
         log = text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog).decode(errors="replace").rstrip("\0 \n")
         if int(error):
