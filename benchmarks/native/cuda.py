@@ -22,7 +22,7 @@ from benchmarks.checkpoints import SHAPES
 from benchmarks.contestant import Absent, Arrays, Contestant
 from benchmarks.harness import Peer, Row, Side, Unit, close
 from benchmarks.native.kernels import inputs, timed
-from benchmarks.native.llama import CONTEXT, PROMPT, prompt, same_logits, tinygrad_application
+from benchmarks.native.llama import CONTEXT, IDS_ALONE, PROMPT, prompt, same_logits, tinygrad_application
 from benchmarks.native.repeated import Repeated, rounding, widened
 from benchmarks.worker import Worker
 
@@ -230,7 +230,7 @@ class OurLlama(Contestant):
             raise Absent(str(error)) from error
         with rounding():
             self.model = load(Repeated(shape), quant, CONTEXT, device=device)
-        self.chat = Chat(self.model, SimpleNamespace(eos=()))  # type: ignore[arg-type]  # ids in, ids out
+        self.chat = Chat(self.model, IDS_ALONE)
         self.ids, self.once = prompt(shape, PROMPT), Settings(max_tokens=1, temperature=0)
 
     def _read(self) -> int:

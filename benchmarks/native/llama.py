@@ -25,6 +25,7 @@ from benchmarks.harness import Check, Peer, Row, Side, Unit
 from benchmarks.worker import Worker
 
 CONTEXT = 512
+IDS_ALONE: Any = SimpleNamespace(eos=())  # for a chat: ids in, ids out, nothing ends
 PROMPT, DECODED, PREFILLED = 64, 16, 256  # tokens: before decode, decoded in a turn, of a long prompt
 CLANG = checkpoints.FOLDER / "clang"
 CHUNK = 32  # tokens of a prompt that tinygrad reads at a time: its default
@@ -94,7 +95,7 @@ class Ours(Model):
             else:
                 model = load(checkpoints.llama_folder(shape), quant, CONTEXT, device=device)
         self.model = model
-        self.chat = Chat(model, SimpleNamespace(eos=()))  # type: ignore[arg-type]  # ids in, ids out: nothing ends
+        self.chat = Chat(model, IDS_ALONE)
 
     def greedy(self, ids: list[int], count: int) -> tuple[list[int], float, float]:
         self.chat.forget()

@@ -236,23 +236,19 @@ def test_limits(server: Running) -> None:
         server.api.under_way -= 1024
 
 
-def test_a_step_that_fails(server: Running) -> None:
+def test_a_step_that_fails(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers under way break off with the reason; the next ones are made."""
-    batch = server.scheduler.batch
-    step = batch.step
 
     def broken(rows: Any) -> list[int]:
         raise RuntimeError("the device\x1b is gone")
 
-    batch.step = broken  # type: ignore[method-assign]
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(server.scheduler.batch, "step", broken)
         error = refused(server, "/v1/chat/completions", CHAT, 500)
         assert "the device\ufffd is gone" in error["message"] and error["type"] == "server_error"
         chunks = server.client().chat.completions.create(**CHAT, stream=True)
         with pytest.raises(openai.APIError, match="is gone"):
             list(chunks)
-    finally:
-        batch.step = step  # type: ignore[method-assign]
     assert server.idle() and server.ask("/v1/chat/completions", CHAT)[0] == 200
 
 

@@ -7,6 +7,7 @@ is found. Kernels are carried out by the interpreter, from the program of the sa
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,16 @@ ATTRIBUTES = {75: 9, 76: 0, 97: 227 << 10, 115: 1}
 TYPES = {
     "CUdevice_attribute", "CUmemPool_attribute", "CUfunction_attribute", "CUDA_KERNEL_NODE_PARAMS", "cuuint64_t",
 }  # fmt: skip
+
+
+@dataclass
+class Endless:
+    """Work that does not end before it is told to."""
+
+    work: Callable[[], None]
+
+    def __call__(self) -> None:
+        self.work()
 
 
 class CudaDriver:
@@ -130,7 +141,7 @@ class CudaDriver:
             return
         while self.stream and not reached[int(event)]:
             work = self.stream[0]
-            if getattr(work, "endless", False):
+            if isinstance(work, Endless):
                 raise Refused(NOT_READY)
             self.stream.pop(0)()
             if self.broken is not None:
@@ -145,7 +156,7 @@ class CudaDriver:
     def end(self) -> None:
         """What did not end does."""
         self.endless.clear()
-        self.stream = [w for w in self.stream if not getattr(w, "endless", False)]
+        self.stream = [w for w in self.stream if not isinstance(w, Endless)]
 
     # -- memory -------------------------------------------------------------------------------------------------------
     def _cuDeviceGetDefaultMemPool(self, device: Any) -> Any:
@@ -260,9 +271,7 @@ class CudaDriver:
             buffers = [self.at(v) for v in values[: len(program.params)]]
             Executor(program).run(buffers, dict(zip(names, table)), grid)
 
-        if program.name in self.endless:
-            work.endless = True  # type: ignore[attr-defined]
-        return work
+        return Endless(work) if program.name in self.endless else work
 
     # -- graphs -------------------------------------------------------------------------------------------------------
     def _cuGraphCreate(self, flags: int) -> Any:

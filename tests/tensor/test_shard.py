@@ -192,8 +192,10 @@ def test_gradients_go_back_to_where_tensors_were() -> None:
     np.testing.assert_array_equal(moved.numpy(), np.full((4, 6), 3, np.float32))
 
 
-def step_of(place: Callable[[Tensor], Tensor], weights: list[Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """A training step by gradient descent, traced once."""
+def step_of(
+    place: Callable[[Tensor], Tensor], weights: list[Tensor]
+) -> tuple[Callable[[Tensor, Tensor], Tensor], tuple[Tensor, Tensor]]:
+    """A training step by gradient descent, and the weights that it updates."""
     first, second = (place(w).realize().requires_grad_() for w in weights)
 
     def step(x: Tensor, y: Tensor) -> Tensor:
@@ -205,16 +207,15 @@ def step_of(place: Callable[[Tensor], Tensor], weights: list[Tensor]) -> Callabl
         loss.realize(first, second)
         return loss
 
-    step.weights = first, second  # type: ignore[attr-defined]
-    return step
+    return step, (first, second)
 
 
 @pytest.mark.parametrize("devices", [TWO, FOUR])
 def test_data_parallel_training(devices: tuple[str, ...]) -> None:
     """Weights whole on each device, the batch divided: what moves are both gradients and the loss, once each."""
     weights = [values(16, 12, seed=1), values(12, 5, seed=2)]
-    one = step_of(lambda t: t, list(map(Tensor, weights)))
-    many = step_of(lambda t: t.shard(devices), list(map(Tensor, weights)))
+    one, weights_of_one = step_of(lambda t: t, list(map(Tensor, weights)))
+    many, weights_of_many = step_of(lambda t: t.shard(devices), list(map(Tensor, weights)))
     first, second, n = jit(one), jit(many), len(devices)
     for i in range(3):
         x, y = values(8, 16, seed=10 + i), values(8, 5, seed=20 + i)
@@ -226,7 +227,7 @@ def test_data_parallel_training(devices: tuple[str, ...]) -> None:
     (traced,) = second.traces.values()
     plan = traced.record.plan
     assert (len(plan.copies), sum(b for *_, b in plan.copies)) == (copies, moved)
-    for a, b in zip(one.weights, many.weights):  # type: ignore[attr-defined]
+    for a, b in zip(weights_of_one, weights_of_many):
         np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-5, atol=1e-6)
 
 

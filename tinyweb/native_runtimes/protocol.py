@@ -80,3 +80,19 @@ class Unprepared:
             self.run([Launch(e, tuple(memory[i] for i in s)) for e, s in zip(executables, slots)], variables)
 
         return replay
+
+
+class Replaying:
+    """Base of runtimes for which each run is a replay of launches that were prepared for it."""
+
+    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
+        if launches:
+            handles = list({id(b): b for launch in launches for b in launch.buffers}.values())
+            slot = {id(b): i for i, b in enumerate(handles)}
+            slots = [tuple(slot[id(b)] for b in launch.buffers) for launch in launches]
+            self.prepare([launch.executable for launch in launches], slots, handles)((), variables)
+
+    def prepare(
+        self, executables: Sequence[Executable], slots: Sequence[Sequence[int]], fixed: Sequence[Handle]
+    ) -> Replay:
+        raise NotImplementedError(f"{type(self).__name__} does not say how it prepares launches")

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.native_runtimes.hip.standin import StandIn
 from tinyweb import Tensor
 from tinyweb.device import Device
 from tinyweb.dtype import dtypes
+from tinyweb.native_runtimes.hip import HipRuntime
 from tinyweb.tracing import jit
 
 MODELS = Path(__file__).resolve().parents[3] / "assets" / "models"
@@ -28,7 +30,9 @@ def hip(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     device = Device._open.pop("HIP")
     device.compiled.clear()
     gc.collect()
-    device.runtime.close()  # type: ignore[attr-defined]
+    runtime = device.runtime
+    assert isinstance(runtime, HipRuntime)
+    runtime.close()
     standin.check()
     assert standin.alive == {}
 
@@ -86,8 +90,9 @@ def test_the_embedded_chat_model_says_the_same(hip: StandIn) -> None:
     from tinyweb.models.chat import Chat, Settings
 
     said = {}
+    ids_alone: Any = SimpleNamespace(eos=())  # ids in, ids out: nothing of a tokenizer is asked for
     for device in ("CPU", "HIP"):
-        chat = Chat(load(MODELS / "tinychat-7m", "q8", device=device), SimpleNamespace(eos=()))  # type: ignore[arg-type]
+        chat = Chat(load(MODELS / "tinychat-7m", "q8", device=device), ids_alone)
         ids = [int(i) for i in np.random.default_rng(0).integers(300, 4000, 12)]
         said[device] = list(chat.generate_ids(ids, Settings(max_tokens=6, temperature=0)))
     assert said["HIP"] == said["CPU"] and len(said["HIP"]) == 6

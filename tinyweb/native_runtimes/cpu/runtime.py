@@ -20,7 +20,7 @@ from tinyweb.graph.target import DOTPROD, I8MM, SSE, VNNI, Target, cpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, variable_values
 from tinyweb.native_runtimes.cpu.pool import LaunchRecord, Pool
 from tinyweb.native_runtimes.host_memory import available_bytes
-from tinyweb.native_runtimes.protocol import Launch, Replay
+from tinyweb.native_runtimes.protocol import Replay, Replaying
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
@@ -126,7 +126,7 @@ class _Prepared:
             self.pointers[n][: len(addresses)] = addresses
 
 
-class CpuRuntime(Turns):
+class CpuRuntime(Turns, Replaying):
     """Runtime (see `native_runtimes.protocol`) for this machine's processor. Every call returns when its work is done.
 
     `threads` workers, by default TINYWEB_THREADS or as many as there are processors. Whatever its `index`: each runtime
@@ -220,13 +220,6 @@ class CpuRuntime(Turns):
                 assert run is not None and grid is not None
                 made[p.name] = CpuExecutable(p, run, grid, library)
         return [made[p.name] for p in asked]
-
-    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
-        if launches:
-            handles = list({id(b): b for launch in launches for b in launch.buffers}.values())
-            slot = {id(b): i for i, b in enumerate(handles)}
-            slots = [tuple(slot[id(b)] for b in launch.buffers) for launch in launches]
-            self.prepare([launch.executable for launch in launches], slots, handles)((), variables)
 
     def prepare(
         self, executables: Sequence[CpuExecutable], slots: Sequence[Sequence[int]], fixed: Sequence[CpuBuffer]

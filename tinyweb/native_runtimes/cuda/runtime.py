@@ -19,7 +19,7 @@ from tinyweb.native_runtimes.cuda.driver import FAULTS, NEWER_DRIVER, OUT_OF_MEM
 from tinyweb.native_runtimes.cuda.memory import CudaBuffer, Memory
 from tinyweb.native_runtimes.cuda.queue import VARIABLE, Queue
 from tinyweb.native_runtimes.cuda.replay import CudaExecutable, Replayed
-from tinyweb.native_runtimes.protocol import Launch, Replay
+from tinyweb.native_runtimes.protocol import Replay, Replaying
 from tinyweb.native_runtimes.runs import Stuck, some_of
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import CUDA, dynamic_shared, render_gpu
@@ -42,7 +42,7 @@ def on_device(method: Callable[Concatenate[CudaRuntime, P], R]) -> Callable[Conc
     return in_turn(call)
 
 
-class CudaRuntime(Turns):
+class CudaRuntime(Turns, Replaying):
     """Runtime (see `native_runtimes.protocol`) for the `index`-th of NVIDIA's GPUs. `run` returns once the work is
     asked for. `driver`: what stands for the module `cuda.bindings.driver`.
 
@@ -210,13 +210,6 @@ class CudaRuntime(Turns):
                 self._driver.cuFuncSetAttribute(function, attribute, size)
             self._functions[name] = function
         return self._functions[name]
-
-    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
-        if launches:
-            handles = list({id(b): b for launch in launches for b in launch.buffers}.values())
-            slot = {id(b): i for i, b in enumerate(handles)}
-            slots = [tuple(slot[id(b)] for b in launch.buffers) for launch in launches]
-            self.prepare([launch.executable for launch in launches], slots, handles)((), variables)
 
     @on_device
     def prepare(

@@ -23,7 +23,7 @@ from tinyweb.native_runtimes.hip.library import LOST, Hip, HipError, hip_library
 from tinyweb.native_runtimes.hip.memory import HipBuffer, Memory
 from tinyweb.native_runtimes.hip.queue import VARIABLE, Queue
 from tinyweb.native_runtimes.hip.replay import Owned, Prepared
-from tinyweb.native_runtimes.protocol import Launch, Replay
+from tinyweb.native_runtimes.protocol import Replay, Replaying
 from tinyweb.native_runtimes.runs import Stuck, some_of
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import render_gpu
@@ -61,7 +61,7 @@ def guarded(method: Callable[Concatenate[HipRuntime, P], R]) -> Callable[Concate
     return call
 
 
-class HipRuntime(Turns):
+class HipRuntime(Turns, Replaying):
     """Runtime (see `native_runtimes.protocol`) for AMD GPUs, `index` counting from 0. `run` returns once the work is
     launched.
 
@@ -218,13 +218,6 @@ class HipRuntime(Turns):
         """Give things back when their owner goes; at the interpreter's exit the driver does so itself."""
         for thing in things:
             weakref.finalize(owner, self.free, thing).atexit = False
-
-    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
-        if launches:
-            handles = list({id(b): b for launch in launches for b in launch.buffers}.values())
-            slot = {id(b): i for i, b in enumerate(handles)}
-            slots = [tuple(slot[id(b)] for b in launch.buffers) for launch in launches]
-            self.prepare([launch.executable for launch in launches], slots, handles)((), variables)
 
     def prepare(
         self, executables: Sequence[HipExecutable], slots: Sequence[Sequence[int]], fixed: Sequence[HipBuffer]
