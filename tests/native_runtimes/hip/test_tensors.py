@@ -16,6 +16,7 @@ from tinyweb import Tensor
 from tinyweb.device import Device
 from tinyweb.dtype import dtypes
 from tinyweb.native_runtimes.hip import HipRuntime
+from tinyweb.nn.quantize import of_integers
 from tinyweb.tracing import jit
 
 MODELS = Path(__file__).resolve().parents[3] / "assets" / "models"
@@ -82,6 +83,19 @@ def test_a_function_that_runs_again_is_a_graph(hip: StandIn) -> None:
 def softmax(x: np.ndarray) -> np.ndarray:
     powers = np.exp(x - x.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(("bits", "group", "groups"), [(4, 32, 24), (4, 64, 40), (6, 32, 16), (3, 128, 8), (8, 32, 13)])
+def test_rows_of_few_bits_that_a_wave_reads_together(hip: StandIn, bits: int, group: int, groups: int) -> None:
+    """Threads side by side have words side by side: those of several groups, where these lie woven."""
+    random = np.random.default_rng(group + bits)
+    least, most = -(1 << (bits - 1)), 1 << (bits - 1)
+    codes = random.integers(least, most, (33, groups, group)).astype(np.int8)
+    scales = (random.random((33, groups)) * 0.1).astype(np.float16)
+    x = random.standard_normal((1, groups * group)).astype(np.float32)
+    want = x.astype(np.float64) @ (codes * scales[..., None].astype(np.float64)).reshape(33, -1).T
+    found = of_integers(codes, scales, None, bits, "HIP").product(Tensor(x, device="HIP")).numpy()
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
 @pytest.mark.slow
