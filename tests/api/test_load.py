@@ -114,15 +114,15 @@ def sockets(server: Running) -> int:
     )
 
 
-def held(server: Running) -> tuple[int, int]:
-    """Threads of this process, and connections of the server, once those that were closed are gone."""
-    found = threading.active_count(), sockets(server)
-    for _ in range(100):
+def threads(server: Running) -> int:
+    """Threads of this process once no connection is left: the server closes those that ask nothing for 15 s."""
+    end, found = time.monotonic() + 30, threading.active_count()
+    while time.monotonic() < end:
         time.sleep(0.05)
-        before, found = found, (threading.active_count(), sockets(server))
-        if found == before and found[1] == 0:
-            break
-    return found
+        before, found = found, threading.active_count()
+        if found == before and sockets(server) == 0:
+            return found
+    raise AssertionError(f"{sockets(server)} connections and {found} threads are left")
 
 
 def storm(server: Running, seconds: float, each: int) -> Counter[str]:
@@ -135,13 +135,13 @@ def storm(server: Running, seconds: float, each: int) -> Counter[str]:
     }  # fmt: skip
     client.close()
     assert server.idle()
-    before = held(server)
+    before = threads(server)
     clients = Clients(server, wanted, seconds, each)
     clients.run()
     assert clients.wrong == []
     assert sum(clients.told.values()) >= CLIENTS * each
     assert server.idle(), "pages are not free"
-    assert held(server) == before
+    assert threads(server) == before
     return clients.told
 
 
