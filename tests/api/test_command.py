@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,18 +48,22 @@ def test_ends_in_the_middle_of_answers(model_folder: Path, number: signal.Signal
     """Streams under way are told; the process ends by itself, and says so."""
     with started(model_folder, "--parallel", "4", "--name", "tiny") as (process, port, line):
         assert line.startswith("tiny at http://127.0.0.1:")
-        ended: list[bytes] = []
+        begun, ended = threading.Semaphore(0), list[bytes]()
 
         def stream() -> None:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             body = {"model": "tiny", "prompt": "Once", "max_tokens": 400, "temperature": 2, "stream": True, "n": 20}
             connection.request("POST", "/v1/completions", json.dumps(body))
-            ended.append(connection.getresponse().read())
+            answer = connection.getresponse()
+            first = answer.read(1)
+            begun.release()
+            ended.append(first + answer.read())
 
         threads = [threading.Thread(target=stream) for _ in range(3)]
         for thread in threads:
             thread.start()
-        time.sleep(0.5)
+        for _ in threads:
+            assert begun.acquire(timeout=60), "no answer begins"
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
         for thread in threads:

@@ -160,7 +160,7 @@ def test_five_minutes(server: Running) -> None:
     storm(server, 30, 1)
     before = memory()
     told = storm(server, 300, 1)
-    assert told["stream"] > 1000 and told["vanish"] > 100
+    assert told["stream"] >= CLIENTS and told["vanish"] > 5
     assert memory() - before < LEAKED
 
 

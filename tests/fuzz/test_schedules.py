@@ -88,8 +88,8 @@ def scheduled_by(how: str, kernel: UOp, target: Target, source: st.DataObject) -
     return optimize(kernel, target)
 
 
-def check(program: Program, target: Target, source: st.DataObject, how: str = "random", seconds: float = 2) -> None:
-    """`seconds`: what a proof may take."""
+def check(program: Program, target: Target, source: st.DataObject, how: str = "random", effort: int = 20) -> None:
+    """`effort`: what a proof may take, in millions of Z3's steps."""
     plan, outputs, held = planned(program)
     scheduled: dict[UOp, UOp] = {}
     for k in plan.kernels:
@@ -97,9 +97,9 @@ def check(program: Program, target: Target, source: st.DataObject, how: str = "r
         # indices that come out of other indices in memory can take Z3 too long: of these the interpreter, which refuses
         # what is outside of memory, sees the program's own values
         with suppress(Unproven):
-            check_bounds(k, None, seconds)
-            check_bounds(scheduled[k], None, seconds)
-            check_bounds(lower(scheduled[k], target), target, seconds)
+            check_bounds(k, None, effort)
+            check_bounds(scheduled[k], None, effort)
+            check_bounds(lower(scheduled[k], target), target, effort)
     values = {name: at for name, (_, _, at) in program.variables.items()}
     read = carry_out(plan, scheduled, target, held, values)
     written = {call.buffers[0] for call in plan.calls} | set(held)
@@ -135,4 +135,4 @@ def test_searched_schedules(target: Target, program: Program, source: st.DataObj
 @settings(quickly, max_examples=400)
 @given(programs(), st.data())
 def test_many(target: Target, how: str, program: Program, source: st.DataObject) -> None:
-    check(program, target, source, how, seconds=20)
+    check(program, target, source, how, effort=200)

@@ -85,34 +85,34 @@ def memory_size(memory: UOp) -> int:
     return int(memory.buffer.arg.size)
 
 
-def check_bounds(graph: UOp | Program, target: Target | None = None, seconds: float = 20) -> int:
+def check_bounds(graph: UOp | Program, target: Target | None = None, effort: int = 200) -> int:
     """The number of accesses proven; OutOfBounds for one that leaves its memory, Unproven where Z3 cannot tell.
 
-    `seconds`: the limit for each claim.
+    `effort`: the limit for each claim, in millions of Z3's steps.
     """
     nodes = list(graph.uops) if isinstance(graph, Program) else graph.toposort()
     proven = 0
     for access in {a.key: a for a in accesses(nodes)}.values():
-        _inside(access, seconds)
+        _inside(access, effort)
         if target is not None and target.language == "wgsl" and access.lanes > 1:
-            _aligned(access, seconds)
+            _aligned(access, effort)
         proven += 1
     if isinstance(graph, Program):
         for u in nodes:
             if u.op in (Ops.FLOORDIV, Ops.MOD):
-                _divides(u, seconds)
-        _never_overflows(accesses(nodes), seconds)
+                _divides(u, effort)
+        _never_overflows(accesses(nodes), effort)
     return proven
 
 
-def _refuted(what: str, u: UOp, gate: UOp, roots: tuple[UOp, ...], claim: object, seconds: float) -> None:
+def _refuted(what: str, u: UOp, gate: UOp, roots: tuple[UOp, ...], claim: object, effort: int) -> None:
     """Raises if `claim`, a function of the terms of `roots`, can hold together with the gate."""
     assert callable(claim)
     for gate_case, *root_cases in cases(gate, *roots):
         for elements in (False, True):  # what was loaded twice as two values, then as one
             terms = Numbers(elements)
             values = [terms(r) for r in root_cases]
-            model = solve(terms, terms(gate_case), claim(*values), seconds=seconds)
+            model = solve(terms, terms(gate_case), claim(*values), effort=effort)
             if model is None:
                 break
         else:
@@ -123,19 +123,19 @@ def _refuted(what: str, u: UOp, gate: UOp, roots: tuple[UOp, ...], claim: object
             raise OutOfBounds(f"{what}: {brief(u, 6)}\n  index {brief(roots[0], 9)}{given}\n  at {shown}")
 
 
-def _inside(a: Access, seconds: float) -> None:
+def _inside(a: Access, effort: int) -> None:
     what = f"{a.lanes} element(s) at this index may leave memory of {a.size}"
-    _refuted(what, a.node, a.gate, (a.index,), lambda i: z3.Or(i < 0, i + a.lanes > a.size), seconds)
+    _refuted(what, a.node, a.gate, (a.index,), lambda i: z3.Or(i < 0, i + a.lanes > a.size), effort)
 
 
-def _aligned(a: Access, seconds: float) -> None:
-    _refuted(f"not a multiple of {a.lanes}", a.node, a.gate, (a.index,), lambda i: i % a.lanes != 0, seconds)
+def _aligned(a: Access, effort: int) -> None:
+    _refuted(f"not a multiple of {a.lanes}", a.node, a.gate, (a.index,), lambda i: i % a.lanes != 0, effort)
 
 
-def _divides(u: UOp, seconds: float) -> None:
+def _divides(u: UOp, effort: int) -> None:
     if u.shape:
         return
-    _refuted("a division of program form may see these", u, TRUE, u.src, lambda a, d: z3.Or(a < 0, d <= 0), seconds)
+    _refuted("a division of program form may see these", u, TRUE, u.src, lambda a, d: z3.Or(a < 0, d <= 0), effort)
 
 
 def arithmetic(value: UOp) -> list[UOp]:
@@ -150,7 +150,7 @@ def arithmetic(value: UOp) -> list[UOp]:
     return list(done)
 
 
-def _never_overflows(every: Iterable[Access], seconds: float) -> None:
+def _never_overflows(every: Iterable[Access], effort: int) -> None:
     """An index where its gate holds, and a gate always, are computed without wrapping around."""
     wanted = {(u, a.gate): None for a in every for u in arithmetic(a.index)}
     wanted |= {(u, TRUE): None for _, gate in [*wanted] for u in arithmetic(gate)}
@@ -158,7 +158,7 @@ def _never_overflows(every: Iterable[Access], seconds: float) -> None:
         # what interval arithmetic already shows needs no solver (that it is right is proven elsewhere)
         if u.dtype is dtypes.index and u.op in GROWS and u.bounds == (u.dtype.min, u.dtype.max):
             out = "index arithmetic leaves 32 bits"
-            _refuted(out, u, gate, (u,), lambda i: z3.Or(i < -(2**31), i >= 2**31), seconds)
+            _refuted(out, u, gate, (u,), lambda i: z3.Or(i < -(2**31), i >= 2**31), effort)
 
 
 __all__ = ["OutOfBounds", "Unproven", "check_bounds"]

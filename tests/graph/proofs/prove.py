@@ -17,7 +17,7 @@ MANY_CASES = 400  # combinations of values of the variables that are put in one 
 
 
 class Unproven(Exception):
-    """Z3 found neither a proof nor a counterexample in time."""
+    """Z3 found neither a proof nor a counterexample with the effort it was given."""
 
 
 def is_nonlinear(u: UOp) -> bool:
@@ -66,10 +66,14 @@ def needs_words(*roots: UOp) -> bool:
     )
 
 
-def solve(terms: Terms, *claims: z3.BoolRef, seconds: float = 5) -> z3.ModelRef | None:
-    """A model of the claims and the terms' facts, None if there is none; Unproven if Z3 gives up."""
+def solve(terms: Terms, *claims: z3.BoolRef, effort: int = 50) -> z3.ModelRef | None:
+    """A model of the claims and the terms' facts, None if there is none; Unproven if Z3 gives up.
+
+    `effort`: millions of steps of Z3's own count, of which a processor takes about seven in a second: a machine that is
+    slow, or busy, proves as much as another.
+    """
     solver = z3.Solver()
-    solver.set("timeout", int(seconds * 1000))
+    solver.set("rlimit", effort * 1_000_000)
     solver.add(*terms.facts, *claims)
     answer = solver.check()
     if answer == z3.unknown:
@@ -77,14 +81,14 @@ def solve(terms: Terms, *claims: z3.BoolRef, seconds: float = 5) -> z3.ModelRef 
     return solver.model() if answer == z3.sat else None
 
 
-def prove_same(before: UOp, after: UOp, given: UOp | None = None, seconds: float = 5) -> None:
+def prove_same(before: UOp, after: UOp, given: UOp | None = None, effort: int = 50) -> None:
     """AssertionError with the values of the free nodes (of those where `given` holds) that tell the two apart."""
     condition = UOp.const(True, dtypes.bool) if given is None else given
     if needs_words(before, after, condition):
-        _prove(Words(), before, after, condition, seconds)
+        _prove(Words(), before, after, condition, effort)
         return
     for a, b, g in cases(before, after, condition):
-        _prove(Numbers(), a, b, g, seconds)
+        _prove(Numbers(), a, b, g, effort)
 
 
 _GROWS = (Ops.ADD, Ops.MUL, Ops.MULADD, Ops.NEG, Ops.FLOORDIV, Ops.SHL)
@@ -94,7 +98,7 @@ def _may_overflow(u: UOp) -> bool:
     return u.bounds == (u.dtype.min, u.dtype.max)
 
 
-def _prove(terms: Terms, before: UOp, after: UOp, given: UOp, seconds: float) -> None:
+def _prove(terms: Terms, before: UOp, after: UOp, given: UOp, effort: int) -> None:
     if before is after:
         return
     claims = [differ(terms(before), terms(after)), terms(given)]
@@ -102,7 +106,7 @@ def _prove(terms: Terms, before: UOp, after: UOp, given: UOp, seconds: float) ->
         # index arithmetic is taken not to overflow: what does is not to be preserved
         wide = (u for u in before.toposort() if u.dtype.kind == "index" and u.op in _GROWS and _may_overflow(u))
         claims += [z3.And(terms(u) >= -(2**31), terms(u) < 2**31) for u in wide]
-    model = solve(terms, *claims, seconds=seconds)
+    model = solve(terms, *claims, effort=effort)
     if model is not None:
         gives = [model.eval(terms.known[u], model_completion=True) for u in (before, after)]
         raise AssertionError(f"{show(before)}  →  {show(after)}: {gives[0]} became {gives[1]} at {model}")

@@ -122,7 +122,7 @@ def test_integer_rule(rule: Rule) -> None:
             if out is None:
                 continue
             try:
-                prove_same(u, out, seconds=1)
+                prove_same(u, out, effort=10)
                 proofs[dtype] += 1
             except Unproven:
                 assert_same(u, out, most=3000)
@@ -165,7 +165,7 @@ def test_integer_rule_of_every_type(rule: Rule, dtype: DType) -> None:
     for u in islice(candidates(rule, dtype), 600):
         if proven < 12 and is_legal(u) and (out := result(rule, u)) is not None:
             try:
-                prove_same(u, out, seconds=1)
+                prove_same(u, out, effort=10)
             except Unproven:
                 assert_same(u, out, most=3000)
             proven += 1
@@ -189,7 +189,7 @@ def check_chains(types: list[DType]) -> int:
     for _, u, out in cast_chains(types):
         if any(n.dtype.is_float and n.dtype.name not in FLOAT_NAMES for n in u.toposort()):
             continue
-        prove_same(u, out, seconds=60)
+        prove_same(u, out, effort=600)
         proven += 1
     return proven
 
@@ -223,7 +223,7 @@ def test_float_rule(rule: Rule, dtype: DType) -> None:
             continue
         out = result(rule, u)
         if out is not None:
-            prove_same(u, out, seconds=60)
+            prove_same(u, out, effort=600)
             proofs += 1
     assert proofs >= NEEDED, f"{name_of(rule)} of {dtype.name}: {proofs} proofs"
 
