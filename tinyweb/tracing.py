@@ -28,8 +28,8 @@ from tinyweb.array.storage import (
     memory_view,
     next_number,
     owns_memory,
+    readers_beside_memory,
     replace_all,
-    tensors_beside_memory,
 )
 from tinyweb.device import Device, Kept, Prepared, bindings, current_recorder, is_recording, recording
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
@@ -309,7 +309,7 @@ class jit(Generic[T]):
             for t, b in zip(given.tensors, map(view_base, given.views), strict=True):
                 if any(b is actual and stand_in in traced.written for stand_in, actual in table.items()):
                     drop_history(t)
-        if tensors_beside_memory():
+        if readers_beside_memory():
             changed = {table.get(b, b) for b in traced.written - traced.record.produced}
             settle({table.get(b, b) for b in traced.used}, changed)
         for b in traced.fresh:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tinyweb import Tensor, Variable, jit
+from tinyweb.array.storage import readers_beside_memory
 from tinyweb.device import on_replay
 from tinyweb.tracing import capture
 
@@ -212,3 +213,9 @@ def test_memory_that_is_both_argument_and_state() -> None:
     with pytest.raises(ValueError, match="an argument that is updated in place is memory the function also uses"):
         writes(cache)
     assert cache.tolist() == [3, 4]
+
+
+def test_replays_look_at_no_constants() -> None:
+    constant, pending = Tensor(2.0), Tensor([1.0, 2.0]).realize() * 3
+    looked_at = {id(t) for t in readers_beside_memory()}
+    assert id(constant) not in looked_at and id(pending) in looked_at

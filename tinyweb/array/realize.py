@@ -22,6 +22,7 @@ from tinyweb.array.storage import (
     leaf,
     live_values,
     owns_memory,
+    readers_beside_memory,
     replace_all,
     replace_versions,
     replaced,
@@ -313,7 +314,7 @@ def _reads_memory(u: UOp) -> bool:
 def settle(used: set[UOp], changed: set[UOp]) -> None:
     """Before a recorded plan runs: carry out pending updates of memory it uses, and keep what live tensors read of the
     memory it is about to change."""
-    while others := tensors_beside_memory():
+    while others := readers_beside_memory():
         pending = [(t, u) for t in others if not in_memory(t.uop) for u in walk([t.uop], ()) if u.op is Ops.ASSIGN]
         update = next(((t, u) for t, u in pending if u.buffer in used), None)
         if update is None:

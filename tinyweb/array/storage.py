@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from weakref import ref
 
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max, substitute
+from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.views import view_base, walk
 from tinyweb.graph.symbolic import evaluate
@@ -80,6 +81,15 @@ def tensors_beside_memory() -> list[Value]:
                 _beside[key] = entry
                 found.append(t)
     return found
+
+
+def readers_beside_memory() -> list[Value]:
+    """Those of `tensors_beside_memory` that may read memory, if only for gradients: constants do not."""
+    return [t for t in tensors_beside_memory() if _reads_memory(t.uop)]
+
+
+def _reads_memory(u: UOp) -> bool:
+    return on_node(u, "reads_memory", lambda x: x.op is Ops.BUFFER or any(map(_reads_memory, x.src)))
 
 
 def remember(t: Value, beside: bool = True) -> None:
