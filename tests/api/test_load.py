@@ -100,7 +100,7 @@ class Clients:
 
     def _sent(self, body: dict[str, Any], missing: int = 0) -> socket.socket:
         data = json.dumps(body).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
         s = socket.create_connection(("127.0.0.1", self.server.port), timeout=300)
         s.sendall(head.encode() + data[: len(data) - missing])
         return s

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import openai
 import pytest
+import uvicorn
 
 from tests.api.running import Running, running, served
 from tinyweb.api.app import Limits
+from tinyweb.api.server import Connection, listen
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello!"}]
 CHAT: dict[str, Any] = {"model": "tinychat", "messages": HELLO, "max_tokens": 2}
@@ -134,10 +139,10 @@ def test_too_long(server: Running) -> None:
 def test_huge_bodies(server: Running, path: str) -> None:
     """Refused by what they announce, before they are sent; and by what comes, where nothing is announced."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
-        s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {10**15}\r\n\r\n".encode())
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10**15}\r\n\r\n".encode())
         assert s.recv(100).startswith(b"HTTP/1.1 413")
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
-        s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         for _ in range(20):
             s.sendall(b"100000\r\n" + b"x" * 2**20 + b"\r\n")
         s.sendall(b"0\r\n\r\n")
@@ -176,7 +181,7 @@ def test_keys_and_pages(server: Running) -> None:
             assert refused(found, "/v1/embeddings", VECTOR, 401, **key)["code"] == "invalid_api_key"
             refused(found, "/v1/models", None, 401, "GET", **key)
         for host in ("x/", "x?", "x#", "x/a?b", ""):  # what a client says is the host is no part of the path
-            refused(found, "/v1/models", None, 401, "GET", Host=host)
+            refused(found, "/v1/models", None, 421, "GET", Host=host)
         assert found.ask("/health", method="GET")[0] == 200
         assert len(found.client(api_key="secret").embeddings.create(model="tinyembed", input="x").data) == 1
         with pytest.raises(openai.AuthenticationError):
@@ -211,11 +216,89 @@ def test_connections_without_a_request(server: Running, monkeypatch: pytest.Monk
     """Are closed after a while, whether or not something came of one."""
     monkeypatch.setattr("tinyweb.api.server.KEEP_ALIVE", 0.3)
     with running(server.api.models[1:]) as found:
-        for data in (b"", b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"):
+        for data in (b"", b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"):
             with socket.create_connection(("127.0.0.1", found.port), timeout=30) as s:
                 s.sendall(data)
                 assert s.recv(100) == b""
         assert found.ask("/health", method="GET")[0] == 200
+
+
+def test_other_hosts(server: Running) -> None:
+    """A page whose host's name suddenly means this machine reads nothing."""
+    for host in ("evil.example", "localhost.evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1", "x", "", "a b"):
+        error = refused(server, "/v1/models", None, 421, "GET", Host=host)
+        assert error["code"] == "host_not_allowed" and "--allow-host" in error["message"]
+        refused(server, "/v1/embeddings", VECTOR, 421, Host=host)
+    for host in ("localhost", f"LOCALHOST:{server.port}", "page.localhost", "127.0.0.1:1"):
+        assert server.ask("/v1/models", method="GET", Host=host)[0] == 200
+    with running(server.api.models[1:], hosts=("box.example", "b\u00fccher.example")) as found:
+        for host in ("box.example", f"Box.Example:{found.port}", "xn--bcher-kva.example", "127.0.0.1"):
+            assert found.ask("/v1/models", method="GET", Host=host)[0] == 200
+        refused(found, "/v1/models", None, 421, "GET", Host="other.example")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+        s.sendall(b"GET /health HTTP/1.0\r\n\r\n")  # has no such header
+        assert s.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_too_many_connections(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinyweb.api.server.CONNECTIONS", 3)
+    with running(server.api.models[1:]) as found, contextlib.ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(socket.create_connection(("127.0.0.1", found.port), timeout=30))
+        assert refused(found, "/health", None, 503, "GET")["code"] == "too_many_connections"
+        held.close()
+        end = time.monotonic() + 30
+        while (status := found.ask("/health", method="GET")[0]) != 200 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert status == 200
+
+
+def test_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is given up."""
+    monkeypatch.setattr("tinyweb.api.server.UNREAD", 0.3)
+    ended = threading.Event()
+    size = 32 << 20
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+        await send({"type": "http.response.body", "body": bytes(size)})
+        ended.set()
+
+    with serving(answer) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as s:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert ended.wait(30)
+
+
+def test_answers_that_are_read_slowly() -> None:
+    """Go on as long as anything is taken."""
+    sizes, asked, given_up = [900, 800, 800, 100], list[Any](), list[bool]()
+    connection: Any = Connection.__new__(Connection)
+    connection.transport = SimpleNamespace(
+        get_write_buffer_size=lambda: sizes.pop(0), abort=lambda: given_up.append(True)
+    )
+    connection.loop = SimpleNamespace(call_later=lambda seconds, call, left: asked.append((call, left)))
+    connection._watch()
+    call, left = asked.pop()
+    call(left)
+    call, left = asked.pop()
+    assert not given_up
+    call(left)  # nothing was taken since
+    assert given_up and not asked
+
+
+@contextlib.contextmanager
+def serving(app: Any) -> Iterator[int]:
+    """A port where an application answers, over this server's connections."""
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", http=Connection)
+    server, bound = uvicorn.Server(config), listen("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        yield bound.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_limits(server: Running) -> None:
@@ -224,7 +307,7 @@ def test_limits(server: Running) -> None:
     with running(server.api.models[1:], limits=limits) as found:
         refused(found, "/v1/embeddings", VECTOR | {"input": "x" * 2000}, 413)
         with socket.create_connection(("127.0.0.1", found.port), timeout=30) as s:
-            s.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            s.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
             began = time.monotonic()
             assert s.recv(1000).startswith(b"HTTP/1.1 408") and time.monotonic() - began < 20
     many = TEXT | {"prompt": ["Hello"] * 13, "n": 5}

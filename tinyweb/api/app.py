@@ -31,6 +31,7 @@ from tinyweb.api.models import Served
 from tinyweb.api.worker import Worker
 from tinyweb.errors import TinywebError
 from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.hosts import ascii_host, is_own
 
 T = TypeVar("T")
 LOCAL = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"  # pages of this machine, by their origin
@@ -51,18 +52,24 @@ class Limits:
 @dataclass
 class Api:
     """The server's state. `key`: what clients must know; `origins`: of pages that may ask beside those of this machine,
-    "*": any."""
+    "*": any; `hosts`: names of the server in requests beside localhost and the address that they came to."""
 
     models: Sequence[Served]
     worker: Worker
     key: str | None = None
     origins: Sequence[str] = ()
     limits: Limits = Limits()
+    hosts: Sequence[str] = ()
     under_way: int = field(default=0, init=False)  # answers
 
     def __post_init__(self) -> None:
         # texts are made tokens beside the loop; one after the other, as templates count their steps
         self._texts = ThreadPoolExecutor(1, thread_name_prefix="tinyweb-api-texts")
+        self._hosts = {ascii_host(name) for name in self.hosts}
+
+    def answers_to(self, host: str, address: str) -> bool:
+        """Whether a Host header, of a connection to this address, names this server."""
+        return is_own(host, address, self._hosts)
 
     def app(self) -> Starlette:
         """The application, for any ASGI server."""
@@ -301,7 +308,7 @@ class _Events(Response):
 
 
 class _Guard:
-    """Refuses requests of pages that may not ask, and of clients without the key."""
+    """Refuses requests for other servers, of pages that may not ask, and of clients without the key."""
 
     def __init__(self, app: ASGIApp, api: Api):
         self.app, self.api = app, api
@@ -313,6 +320,14 @@ class _Guard:
         await self.app(scope, receive, send)
 
     def _objection(self, request: Request) -> ApiError | None:
+        address = (request.scope.get("server") or ("",))[0]
+        for host in request.headers.getlist("host"):  # HTTP/1.0 has none, and no browser speaks it
+            if not self.api.answers_to(host, address):
+                shown = host[:100]
+                return ApiError(
+                    421, f"This server does not answer to the host {shown}: start it with --allow-host NAME for a name",
+                    code="host_not_allowed",
+                )  # fmt: skip
         origin, allowed = request.headers.get("origin"), self.api.origins
         if origin is not None and "*" not in allowed and origin not in allowed and not re.fullmatch(LOCAL, origin):
             return ApiError(

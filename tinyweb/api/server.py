@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
+import json
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -13,27 +15,85 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tinyweb.api.app import Api
+from tinyweb.api.errors import ApiError
 from tinyweb.errors import TinywebError
 
 BACKLOG = 1024  # connections that wait to be accepted
 GRACE = 5  # seconds that connections have to end once the server stops
 KEEP_ALIVE = 15  # seconds after which a connection nobody uses is closed
+UNREAD = 30  # seconds after which one is given up whose client reads nothing of what it is sent
+CONNECTIONS = 4096  # at a time
+OTHER_FILES = 128  # that the process has open: models, devices, logs
+_SAID = ApiError(
+    503, "The server has too many connections: close some, or ask again later", code="too_many_connections"
+)
+_BODY = json.dumps(_SAID.body()).encode()
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
+)
 
 
 class Connection(H11Protocol):
-    """One that is closed where no request's head comes within KEEP_ALIVE seconds, which Uvicorn would wait for."""
+    """One that is closed where no request's head comes within KEEP_ALIVE seconds, which Uvicorn would wait for, and
+    where nobody reads an answer; beyond as many as there may be at a time, with a sentence.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._deadline = self.loop.call_later(KEEP_ALIVE, self._expire)
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # writing pauses whenever something is left to be sent
+        if len(self.connections) > most_connections():
+            transport.write(BUSY)
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            super().data_received(data)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
+        self._stop_watching()
         super().connection_lost(exc)
 
     def _expire(self) -> None:
         if not self.cycle and not self.transport.is_closing():
             self.transport.close()
+
+    def _watch(self, before: int | None = None) -> None:
+        """Look again and again how much has not been sent, of which there were `before` bytes."""
+        left = self.transport.get_write_buffer_size()
+        if before is not None and left >= before:
+            self.transport.abort()
+        else:
+            self._unread = self.loop.call_later(UNREAD, self._watch, left)
+
+    def _stop_watching(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+
+
+def most_connections() -> int:
+    """Connections at a time: CONNECTIONS, or what this process may open beside its other files."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return CONNECTIONS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(CONNECTIONS, soft - OTHER_FILES), 1)
 
 
 class Server(uvicorn.Server):

@@ -47,6 +47,13 @@ def api(
             metavar="ORIGIN", help="Let pages of this origin ask (repeatable; *: any), beside those of this machine."
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="One more host name to answer to (repeatable), beside localhost and the address itself.",
+        ),
+    ] = None,
     device: DeviceChoice = None,
     quant: RunQuant = None,
     context: Annotated[
@@ -90,5 +97,5 @@ def api(
         if models[-1].note is not None:
             console.print(f"Note: {called}: {models[-1].note}", markup=False)
     worker = Worker([m.engine for m in models if m.engine is not None])
-    served = Api(models, worker, api_key, allow_origin or ())
+    served = Api(models, worker, api_key, allow_origin or (), hosts=(host, *(allow_host or ())))
     serve(served, host, port, lambda line: print(line, flush=True), verbose)

@@ -30,6 +30,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
 from tinyweb.errors import ExportError
+from tinyweb.hosts import ascii_host, is_own
 
 MIME_TYPES: dict[str, str] = {
     ".html": "text/html; charset=utf-8",
@@ -332,19 +333,6 @@ class Handler(BaseHTTPRequestHandler):
             self.server.log(f"{self.address_string()} {format % args}")
 
 
-def _ascii_host(name: str) -> str:
-    """A host name as browsers send it: in lower case, other scripts in their ASCII form."""
-    try:
-        return name.encode("idna").decode().lower().removesuffix(".")
-    except UnicodeError:
-        return name.lower()
-
-
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    address = ipaddress.ip_address(text)
-    return getattr(address, "ipv4_mapped", None) or address
-
-
 class SiteServer(ThreadingHTTPServer):
     """An HTTP server of one exported site. `port` is the one really bound (useful after asking for port 0)."""
 
@@ -362,27 +350,15 @@ class SiteServer(ThreadingHTTPServer):
         embedding: bool = False,
         tls: ssl.SSLContext | None = None,
     ):
-        self.hosts = {_ascii_host(name) for name in (host, *allowed_hosts)}
+        self.hosts = {ascii_host(name) for name in (host, *allowed_hosts)}
         self.embedding, self.tls = embedding, tls
         self.site, self.isolated, self.log = Site(root), isolated, log
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
 
     def serves_host(self, host: str, address: str) -> bool:
-        """Whether a Host header names this server, for a connection to `address` of this machine.
-
-        A foreign name that resolves to this machine would let another site read the pages (DNS rebinding).
-        """
-        match = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:\[\]@]+))(?::\d{0,5})?", host.strip())
-        if not match:
-            return False
-        name = _ascii_host(match[1] or match[2])
-        if name == "localhost" or name.endswith(".localhost") or name in self.hosts:
-            return True
-        try:
-            return _address(name) == _address(address)
-        except ValueError:
-            return False
+        """Whether a Host header names this server, for a connection to `address` of this machine."""
+        return is_own(host, address, self.hosts)
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # HTTPServer's own would ask the name service, which can take seconds
