@@ -8,7 +8,8 @@ A table is a module `tests/tensor/test_<topic>.py` with `OPS = [Op(...), ...]` a
 A test is a runtime: it computes the whole table at once, so that the compiler starts once and equal kernels are
 compiled once, and names every line that differs. `make test` runs the values of all lines on all runtimes, gradients
 of all on CPU and of those with `sample=True` on the others; `make test-all` (the marker `slow`) runs the rest. On
-OPENCL, whose compiler on processors is slow, `make test` runs the values of those with `sample=True`.
+OPENCL, whose compiler on processors is slow, `make test` runs the values of those with `sample=True`; where the text for
+other GPUs is run (CUDA_TEXT, HIP_TEXT: tests/native_runtimes/text) all is slow.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.native_runtimes.text.runtime import TEXTS
 from tinyweb import Tensor
 from tinyweb.tensor import realize_all
 
 # TINYWEB_TEST_DEVICES=CUDA: on a machine that has another one
-RUNTIMES = tuple(os.environ.get("TINYWEB_TEST_DEVICES", "CPU WASM WEBGPU OPENCL INTERPRETER").split())
+_DEFAULT = ("CPU", "WASM", "WEBGPU", "OPENCL", "INTERPRETER", *TEXTS)
+RUNTIMES = tuple(os.environ.get("TINYWEB_TEST_DEVICES", " ".join(_DEFAULT)).split())
 
 
 def data(*shape: int, seed: int = 0, low: float = -2.0, high: float = 2.0) -> np.ndarray:
@@ -167,11 +170,13 @@ def _table_test(ops: Sequence[Op], build: Callable[[Op, str], Comparison], fast:
 
 
 def _values_quick(op: Op, runtime: str) -> bool:
-    return op.sample if runtime == "OPENCL" else op.interpreter or runtime != "INTERPRETER"
+    if runtime in ("OPENCL", *TEXTS):
+        return op.sample and runtime == "OPENCL"
+    return op.interpreter or runtime != "INTERPRETER"
 
 
 def _gradients_quick(op: Op, runtime: str) -> bool:
-    if runtime in ("CPU", "OPENCL"):
+    if runtime in ("CPU", "OPENCL", *TEXTS):
         return runtime == "CPU"
     return op.sample and (op.interpreter or runtime != "INTERPRETER")
 

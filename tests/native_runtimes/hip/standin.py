@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native_runtimes.hip import emulated
+from tests.native_runtimes.text.library import library as text_library
+from tests.native_runtimes.text.library import run
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.checks import evaluate
 from tinyweb.native_runtimes.hip import runtime as module
 from tinyweb.native_runtimes.hip.resources import metadata
+from tinyweb.render_c import HIP
 from tinyweb.toolchain import compile_shared
 
 KINDS = ("", "memory", "pinned memory", "stream", "event", "module", "function", "graph", "executable graph")
@@ -143,4 +145,5 @@ class StandIn:
         for address, param in zip(arguments, program.params):
             size = param.dtype.nbytes(param.size)
             assert self.c.standin_bytes(address) >= size, f"{program.name}: an argument has less than {size} bytes"
-        emulated.run(source, program.name, grid, block, arguments, self.wave)
+        built = text_library(source, ((program.name, len(arguments)),), HIP.name, self.wave)
+        run(built, program.name, grid, block, arguments)

@@ -1,0 +1,74 @@
+"""What is written for GPUs, run thread by thread: what the compiler makes, and what only the languages have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.native_runtimes.test_lowered import CASES, REDUCTIONS, compare
+from tests.native_runtimes.text.library import library, run, without_assembly
+from tests.native_runtimes.text.runtime import CudaText, HipText, TextRuntime
+from tinyweb import Tensor
+from tinyweb.dtype import BY_NAME, dtypes
+from tinyweb.render_c import CUDA
+
+KINDS = {"CUDA": CudaText, "HIP": HipText}
+
+
+@pytest.fixture(params=KINDS, scope="module")
+def text(request: pytest.FixtureRequest) -> TextRuntime:
+    """Each language in turn."""
+    opened: TextRuntime = KINDS[request.param]()
+    return opened
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_lowered(text: TextRuntime, name: str) -> None:
+    inputs, ours, numpy = CASES[name]
+    compare(text, text.target, inputs, ours, numpy(*inputs))
+
+
+@pytest.mark.parametrize("name", ["matvec", "odd rows", "halves"])
+def test_sums_of_rows(text: TextRuntime, name: str) -> None:
+    inputs, ours = REDUCTIONS[name]
+    compare(text, text.target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("order", ["rows", "columns"])
+def test_products_on_tensor_cores(name: str, order: str) -> None:
+    """mma.sync with operands that are copied ahead, in either order; sizes that no tile divides."""
+    random, dtype, runtime = np.random.default_rng(0), BY_NAME[name], CudaText()
+    a, b = (random.integers(-8, 9, size).astype(np.float32) for size in ((130, 200), (200, 70)))
+    result = dtypes.int32 if dtype.is_int else dtypes.float32
+
+    def ours(x: Tensor, y: Tensor) -> Tensor:
+        x, y = x.cast(dtype).contiguous(), (y.T if order == "columns" else y).cast(dtype).contiguous()
+        return x.cast(result) @ (y.T if order == "columns" else y).cast(result)
+
+    compare(runtime, runtime.target, [a, b], ours, (a @ b).astype(np.int32 if dtype.is_int else np.float32))
+    assert any("mma_sync" in u.arg.name for p in runtime.programs for u in p.uops if hasattr(u.arg, "sums"))
+
+
+def test_assembly_is_calls() -> None:
+    text = 'asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(there(a, b)), "l"(from), "r"(n));'
+    assert without_assembly(text) == "cp_async_cg_shared_global((there(a, b)), (from), 16, (n));"
+    text = 'asm("{%0, %1};"\n  : "=f"(x[0]), "=f"(x[1]));'.replace("{", "mma.sync {")
+    assert without_assembly(text) == "mma_sync((x[0]), (x[1]));"
+    assert without_assembly('asm volatile("cp.async.wait_group 2;" ::: "memory");') == "cp_async_wait_group(2);"
+
+
+WRONG = {
+    "wait for others": "if (threadIdx.x) __syncthreads();",
+    "not aligned": "*(double *)(p + 1) = 1.0;",
+    "width of a number": "p[0] = 1 << (31 + threadIdx.x);",
+    "leaves threads": "p[0] = __shfl_sync(1u, 1.0f, 0);",
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_a_kernel_must_not_do_is_told(what: str) -> None:
+    kernel = f'extern "C" __global__ void wrong(float *p) {{ {WRONG[what]} }}'
+    memory = np.zeros(64, np.float32)
+    with pytest.raises(AssertionError, match=f"wrong: .*{what}"):
+        run(library(kernel, (("wrong", 1),), CUDA.name, 32), "wrong", (1, 1, 1), (32, 1, 1), [memory.ctypes.data])
