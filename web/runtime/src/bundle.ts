@@ -63,7 +63,7 @@ export async function fetchFile(
 ): Promise<Uint8Array<ArrayBuffer>> {
   const row = integrity.get(name);
   if (!row) throw new TinywebError("bad-manifest", `${MANIFEST}: integrity: has no row for ${name}: export the model again`);
-  return fetchChecked(base, name, settings, async (content) => wrong(name, row, content));
+  return fetchChecked(base, name, settings, async (content) => wrong(name, row, content), Math.min(row.bytes, MAX_FILE));
 }
 
 /** Why the content is not the file's; undefined where it is. */
@@ -84,10 +84,11 @@ async function fetchChecked(
   name: string,
   settings: DownloadSettings,
   check: (content: Uint8Array<ArrayBuffer>) => Promise<TinywebError | undefined>,
+  expected?: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const url = new URL(name, base).href;
   const attempt = async (mode: RequestCache): Promise<Uint8Array<ArrayBuffer>> => {
-    const content = await fetchSmall(url, MAX_FILE, settings, mode);
+    const content = await fetchSmall(url, MAX_FILE, settings, mode, expected);
     const failure = await check(content);
     if (failure) throw failure;
     return content;
@@ -100,9 +101,12 @@ async function fetchChecked(
   }
 }
 
-export function parseJson(bytes: Uint8Array, name: string): unknown {
+const readJson = (bytes: Uint8Array<ArrayBuffer>): unknown => JSON.parse(new TextDecoder().decode(bytes));
+
+/** @param read throws where the bytes are no JSON */
+export function parseJson(bytes: Uint8Array<ArrayBuffer>, name: string, read = readJson): unknown {
   try {
-    return JSON.parse(new TextDecoder().decode(bytes));
+    return read(bytes);
   } catch (error) {
     throw new TinywebError("bad-manifest", `${name} is not valid JSON: ${describe(error)}`, error);
   }

@@ -13,6 +13,7 @@ import { Pace } from "./pace.js";
 import type { Call, WirePart } from "./protocol.js";
 import type { ChatPlan, Sampling } from "./tasks.js";
 import { ChatTokenizer, type Message } from "./tokenizer.js";
+import { readTokenizer } from "./vocabulary.js";
 
 /** Tokens before a continuation that its first words depend on. */
 const LOOK_BACK = 16;
@@ -249,9 +250,9 @@ async function stream(answer: Answer<ChatPart | number>, post: (part: WirePart) 
 async function openTokenizer(host: ModelHost, signal: AbortSignal): Promise<ChatTokenizer> {
   const { files, begin } = host.manifest.chat as ChatPlan;
   const { tokenizer, tokenizerConfig, chatTemplate } = files;
-  const json = async (name: string): Promise<Record<string, unknown>> =>
-    parseJson(await host.fetch(name, signal), name) as Record<string, unknown>;
+  const json = async (name: string, read?: typeof readTokenizer): Promise<Record<string, unknown>> =>
+    parseJson(await host.fetch(name, signal), name, read) as Record<string, unknown>;
   const template = chatTemplate === undefined ? undefined : host.fetch(chatTemplate, signal);
-  const [content, config, text] = await Promise.all([json(tokenizer), json(tokenizerConfig), template]);
+  const [content, config, text] = await Promise.all([json(tokenizer, readTokenizer), json(tokenizerConfig), template]);
   return new ChatTokenizer(content, config, text && new TextDecoder().decode(text), begin);
 }

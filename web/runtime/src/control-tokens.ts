@@ -8,6 +8,7 @@
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { boundSearch } from "./longest-match.js";
+import { giveTables, Merges, Vocabulary } from "./vocabulary.js";
 
 /** A noncharacter: not for interchange (Unicode, 23.7). */
 const MARK = "\ufdd0";
@@ -55,8 +56,12 @@ export class ControlTokens {
   tokenizer(content: Json, config: Json): Tokenizer {
     const guarded = this.guarded(content);
     const model = { ...(guarded["model"] as Json) };
+    const { vocab, merges } = model;
+    const own = vocab instanceof Vocabulary;
+    if (own) Object.assign(model, { vocab: {}, merges: [] });
     const made = new Tokenizer({ ...ABSENT, ...guarded, model }, config);
-    boundSearch(made, model);
+    if (own) giveTables(made, vocab, merges as Merges | undefined);
+    boundSearch(made, { ...model, vocab });
     // It has made tables of these, and would keep them too: half of its memory.
     for (const kept of [model, made.model as unknown as Json]) delete kept["merges"];
     delete model["vocab"];
@@ -68,8 +73,13 @@ export class ControlTokens {
     const { texts } = this;
     const model = { ...(content["model"] as Json) };
     if (model["type"] === "WordLevel") return content; // a word with a mark in it is an unknown one, which is what a look-alike should be
-    if (Array.isArray(model["merges"])) {
-      // no merge makes a control token
+    // no merge makes a control token
+    if (model["merges"] instanceof Merges) {
+      const vocab = model["vocab"] as Vocabulary;
+      for (const text of texts) {
+        for (let i = 1; i < text.length; i++) model["merges"].drop(vocab.id(text.slice(0, i)), vocab.id(text.slice(i)));
+      }
+    } else if (Array.isArray(model["merges"])) {
       model["merges"] = (model["merges"] as (string | string[])[]).filter(
         (merge) => !texts.has(typeof merge === "string" ? merge.replace(" ", "") : merge.join("")),
       );

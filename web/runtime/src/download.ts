@@ -97,12 +97,16 @@ function checkAnswer(response: Response, url: string): void {
   throw passing ? new TinywebError("download-failed", said) : new Refused("download-failed", said);
 }
 
-/** A whole small file. Revalidated with the server, so that files of two exports never mix; offline, what is cached serves. */
+/**
+ * A whole small file. Revalidated with the server, so that files of two exports never mix; offline, what is cached serves.
+ * @param expected how many bytes it most likely has: it comes into memory of that size, without a copy
+ */
 export async function fetchSmall(
   url: string,
   maxBytes: number,
   settings: DownloadSettings,
   mode: RequestCache = "no-cache",
+  expected = 1 << 16,
 ): Promise<Uint8Array<ArrayBuffer>> {
   let cache = mode;
   let most = 0;
@@ -115,16 +119,21 @@ export async function fetchSmall(
       throw error;
     }
     checkAnswer(response, url);
-    const chunks: Uint8Array<ArrayBuffer>[] = [];
+    let content = new Uint8Array(expected);
     let size = 0;
     await readChunks(response, signal, (chunk) => {
       size += chunk.length;
       alive(size > most);
       most = Math.max(most, size);
       if (size > maxBytes) throw new Refused("download-failed", `the file is larger than ${maxBytes} bytes`);
-      chunks.push(chunk.slice());
+      if (size > content.length) {
+        const longer = new Uint8Array(2 * size);
+        longer.set(content);
+        content = longer;
+      }
+      content.set(chunk, size - chunk.length);
     });
-    return new Uint8Array(await new Blob(chunks).arrayBuffer());
+    return size === content.length ? content : content.slice(0, size);
   });
 }
 

@@ -1,6 +1,7 @@
 /** Tokenizers that take the longest token of a list from the left, again and again (WordPiece, and RWKV's, of which words have no limit). */
 
 import type { Tokenizer } from "@huggingface/tokenizers";
+import type { Vocabulary } from "./vocabulary.js";
 
 type Json = Record<string, unknown>;
 
@@ -13,7 +14,7 @@ export function boundSearch({ model }: Tokenizer, settings: Json): void {
   const prefix = (settings["continuing_subword_prefix"] as string | undefined) ?? "";
   const limit = (settings["max_input_chars_per_word"] as number | undefined) ?? 100;
   const { tokens_to_ids: known, unk_token: unknown = "" } = model;
-  let longest = 0;
+  let { longest = 0 } = settings["vocab"] as Partial<Vocabulary>;
   for (const token of known.keys()) longest = Math.max(longest, token.length);
   const tokens = (word: string): string[] => {
     if (word.length > limit && Array.from(word).length > limit) return [unknown];

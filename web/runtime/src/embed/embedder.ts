@@ -9,6 +9,7 @@ import { linkedAbort, throwIfAborted } from "../errors.js";
 import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
 import type { Picture } from "../pixels.js";
+import { readTokenizer } from "../vocabulary.js";
 import { padBatch, planBatches } from "./batches.js";
 import { squareOf } from "./picture.js";
 import { parseSection, type EmbedSection, type Kind, type PictureSection } from "./section.js";
@@ -198,8 +199,9 @@ export async function loadEmbedder(baseUrl: string | URL, given?: LoadOptions | 
     const manifest = await fetchManifest(base, options.manifestSha256, download);
     const integrity = parseIntegrity(new Value(manifest));
     const section = parseSection(Object(manifest) as Json); // first: other bundles have no tokenizer
-    const read = async (name: string): Promise<Json> => Object(parseJson(await fetchFile(base, name, integrity, download), name)) as Json;
-    const [json, config] = await Promise.all([read("tokenizer.json"), read("tokenizer_config.json")]);
+    const read = async (name: string, parse?: typeof readTokenizer): Promise<Json> =>
+      Object(parseJson(await fetchFile(base, name, integrity, download), name, parse)) as Json;
+    const [json, config] = await Promise.all([read("tokenizer.json", readTokenizer), read("tokenizer_config.json")]);
     // what a query needs; the other shapes' kernels are compiled when they are first needed
     const functions = section.functions.slice(0, 1).map(({ name }) => name);
     model = await FunctionModel.open(worker, base, { functions, ...options });
