@@ -4,8 +4,10 @@ A list is one call into native code. The calling thread and the workers walk it 
 partition of a launch's grid, then of the others' (affinity scheduling: Markatos and LeBlanc, "Using processor affinity
 in loop scheduling on shared-memory multiprocessors", 1994), and before a launch that depends on earlier ones waits
 until those are complete. It waits for shares, not for threads: a worker that the system lets run late finds nothing
-left to do and holds up nobody. Who waits spins for some microseconds, because the next launch usually follows at once,
-then lets others run, then sleeps.
+left to do and holds up nobody. Launches that are not worth sharing belong to one thread each, independent ones to
+different threads: a chain of small ones stays in one cache, and others neither ask for its lines nor wait for each of
+its launches. Who finds such a thread late does its work. Who waits spins for some microseconds, because the next launch
+usually follows at once, then lets others run, then sleeps.
 """
 
 from __future__ import annotations
@@ -51,8 +53,12 @@ typedef struct {
   void *const *buffers;
   const int *variables;
   int barrier;  // wait for all earlier launches first
+  int cheap;    // so many iterations take no longer than telling another thread of them: they are not shared out
   int size;     // grid iterations of this run, and how many of them are worth taking
   int least;
+  int waits;    // the same in this run, in which others may be empty
+  int first;    // the last launch up to this one that waits: once it is complete, so is what this one needs
+  int owner;    // of what is not shared out, the thread that carries it out; -1: whoever comes
   int done;         // iterations that are complete
   int next[PARTITIONS];  // of each partition, the first iteration nobody has taken
 } Launch;
@@ -116,13 +122,6 @@ static void wake(Pool *pool) {
   pthread_mutex_unlock(pool->mutex);
 }
 
-static void complete(Pool *pool, int *settled, int end) {
-  for (; *settled < end; ++*settled) {
-    Launch *launch = &pool->launches[*settled];
-    if (launch->size > 0) wait_until(pool, &launch->done, 1, launch->size);
-  }
-}
-
 // The first iteration of a partition: the grid is cut into one part for each thread, or for each few of them.
 static int start(const Launch *launch, int partitions, int partition) {
   return (int)(((long long)launch->size * partition + partitions - 1) / partitions);
@@ -150,14 +149,40 @@ static int taken(const Pool *pool, const Launch *launch) {
   return 1;
 }
 
+static void take_all(Pool *pool, Launch *launch, int thread) {
+  for (int k = 0; k < pool->partitions; ++k) take(pool, launch, (thread + k) % pool->partitions);
+}
+
+static int is_complete(const Launch *launch) { return launch->size == 0 || load(&launch->done) == launch->size; }
+
+// Waits until the launches before `end` are complete, the first `settled` of which are known to be. Meanwhile it looks
+// at the last of them alone. What nobody has begun for some time, though nothing is missing, is carried out here.
+static void complete(Pool *pool, int thread, int *settled, int end) {
+  if (*settled >= end) return;
+  const int first = pool->launches[end - 1].first;
+  for (int seen = -1, rounds = 0;; ++rounds) {
+    int i = *settled > first ? *settled : first;
+    for (int spins = 0; i < end && spins < SPINS; ++spins)
+      if (is_complete(&pool->launches[i])) ++i, spins = 0; else pause_briefly();
+    if (i == end) *settled = end;
+    while (*settled < end && is_complete(&pool->launches[*settled])) ++*settled;
+    if (*settled == end) return;
+    Launch *launch = &pool->launches[*settled];
+    if (*settled != seen) seen = *settled, rounds = 0;
+    else if (!taken(pool, launch)) take_all(pool, launch, thread);
+    else if (rounds > YIELDS) wait_until(pool, &launch->done, 1, launch->size);
+    sched_yield();
+  }
+}
+
 // A thread begins with its own partition, the same in every launch and every run, so that what it wrote or read last is
 // in its cache; then it helps the others.
 static void walk(Pool *pool, int thread, int *settled) {
   for (int i = 0; i < pool->count; ++i) {
     Launch *launch = &pool->launches[i];
-    if (taken(pool, launch)) continue;
-    if (launch->barrier) complete(pool, settled, i);
-    for (int k = 0; k < pool->partitions; ++k) take(pool, launch, (thread + k) % pool->partitions);
+    if ((launch->owner >= 0 && launch->owner != thread) || taken(pool, launch)) continue;
+    complete(pool, thread, settled, launch->first);
+    take_all(pool, launch, thread);
   }
 }
 
@@ -222,8 +247,12 @@ void pool_run(Pool *pool, Launch *launches, int count) {
     for (int k = 0; k < pool->partitions; ++k) launches[i].next[k] = start(&launches[i], pool->partitions, k);
     // rounded up: few large iterations are handed out one by one; many are small, and every share has its own start
     const int shares = launches[i].size <= FEW ? LEAST_SHARES : SHARES;
-    launches[i].least = (launches[i].size - 1) / (pool->threads * shares) + 1;
-    parallel |= launches[i].size > 1;
+    const int least = (launches[i].size - 1) / (pool->threads * shares) + 1;
+    launches[i].least = least > launches[i].cheap ? least : launches[i].cheap;
+    launches[i].waits = launches[i].barrier || (i > 0 && launches[i - 1].size == 0 && launches[i - 1].waits);
+    launches[i].first = i == 0 || (launches[i].waits && launches[i].size > 0) ? i : launches[i - 1].first;
+    launches[i].owner = launches[i].size <= launches[i].cheap ? (i - launches[i].first) % pool->threads : -1;
+    parallel |= launches[i].owner < 0;
   }
   if (pool->threads == 1 || !parallel) {
     for (int i = 0; i < count; ++i)
@@ -238,7 +267,7 @@ void pool_run(Pool *pool, Launch *launches, int count) {
   wake(pool);
   int settled = 0;
   walk(pool, 0, &settled);
-  complete(pool, &settled, count);
+  complete(pool, 0, &settled, count);
   __atomic_store_n(&pool->open, 0, __ATOMIC_SEQ_CST);
   wait_until(pool, &pool->active, 1, 0);
 }
@@ -262,7 +291,8 @@ class LaunchRecord(ctypes.Structure):
     _fields_ = (
         ("run", ctypes.c_void_p), ("grid", ctypes.c_void_p),
         ("buffers", ctypes.c_void_p), ("variables", ctypes.c_void_p),
-        ("barrier", ctypes.c_int), ("size", ctypes.c_int), ("least", ctypes.c_int),
+        ("barrier", ctypes.c_int), ("cheap", ctypes.c_int), ("size", ctypes.c_int), ("least", ctypes.c_int),
+        ("waits", ctypes.c_int), ("first", ctypes.c_int), ("owner", ctypes.c_int),
         ("done", ctypes.c_int), ("next", ctypes.c_int * PARTITIONS),
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import os
 import platform
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.errors import DeviceError
+from tinyweb.graph.ir import Ops
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import DOTPROD, I8MM, SSE, VNNI, Target, cpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, variable_values
@@ -27,6 +29,7 @@ from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
 
 WORTH_COMPILING = 1500  # operations of programs that take longer to compile than another compiler to start
+SHARED = 1 << 15  # operations of a program that are done before another thread knows of them and has what they read
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
@@ -64,6 +67,19 @@ class CpuExecutable:
     grid: int
     library: ctypes.CDLL
 
+    @functools.cached_property
+    def cheap(self) -> int:
+        """Iterations of the grid that are not worth sharing out, at least 1."""
+        operations, around = 0, [1]
+        for u in self.program.uops:
+            if u.op is Ops.RANGE:
+                around.append(around[-1] * max(u.src[0].vmax, 1))
+            elif u.op is Ops.END:
+                around.pop()
+            else:
+                operations += around[-1]
+        return max(SHARED // operations, 1)
+
 
 class _Prepared:
     """Launches as the pool wants them. What differs from run to run is filled in before each: the addresses of memory
@@ -82,7 +98,7 @@ class _Prepared:
         for number, (record, executable, s) in enumerate(zip(self.records, executables, slots)):
             names = tuple(v.arg[0] for v in executable.program.variables)
             table = tables.setdefault(names, (ctypes.c_int * max(len(names), 1))())
-            record.run, record.grid = executable.run, executable.grid
+            record.run, record.grid, record.cheap = executable.run, executable.grid, executable.cheap
             record.buffers, record.variables = ctypes.addressof(self.pointers[number]), ctypes.addressof(table)
             for i in s:
                 self.users.setdefault(i, []).append(number)

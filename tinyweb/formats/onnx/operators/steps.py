@@ -34,11 +34,12 @@ def is_long(count: int, nodes: int) -> bool:
 
 
 def looped(
-    call: Call, count: Size, state: Sequence[Tensor], step: Step, read: Sequence[Tensor], backwards: Sequence[bool] = ()
-) -> tuple[list[Tensor], list[Tensor]]:
+    call: Call, count: Size, state: Sequence[Tensor], step: Step, read: Sequence[Tensor],
+    backwards: Sequence[bool | Sequence[bool]] = (),
+) -> tuple[list[Tensor], list[Tensor]]:  # fmt: skip
     """The values after `count` steps, and what all of them give, (count, …) each, the last step first where
-    `backwards` says so. `read`: what the steps read, computed before. Of a count that varies the largest is gone
-    through, and what is beyond changes nothing.
+    `backwards` says so; several of these for what has a first axis of such directions. `read`: what the steps read,
+    computed before. Of a count that varies the largest is gone through, and what is beyond changes nothing.
 
     NotImplementedError where a step gives values of another shape or type than it takes.
     """
@@ -56,13 +57,19 @@ def looped(
     realize_all(before)
     held = [_memory(s) for s in state]
     at = _memory(at)
-    rows = [_empty(call, (most, *r.shape), r.dtype) for r in given]
+    backwards = backwards or [False] * len(given)
+    ways = [[b] if isinstance(b, bool) else b for b in backwards]
+    rows = [
+        _empty(call, (most * len(w), *r.shape[0 if isinstance(b, bool) else 1 :]), r.dtype)
+        for r, w, b in zip(given, ways, backwards)
+    ]
 
     def once() -> list[Tensor]:
         new, each = step(at, held)
-        for place, row, back in zip(rows, each, backwards or [False] * len(rows)):
-            index = (most if end is None else end) - 1 - at if back else at
-            put(place, index.cast(dtypes.int32).uop, row.reshape(1, *row.shape).uop)
+        last = (most if end is None else end) - 1
+        for place, row, back in zip(rows, each, ways):
+            index = [((last - at) if b else at) * len(back) + d for d, b in enumerate(back)]
+            put(place, Tensor.cat(*index).cast(dtypes.int32).uop, row.reshape(len(back), *place.shape[1:]).uop)
         inside = None if end is None else (at < end).reshape(())
         for h, value in zip(held, new):
             if value.uop is not h.uop:
@@ -71,6 +78,7 @@ def looped(
         return [*rows, *held, at]
 
     repeat(once, most, [*rows, *held, at, *before])
+    rows = [r.reshape(most, *g.shape) for r, g in zip(rows, given)]
     return held, [r if end is None else call.part(r, [count, *r.shape[1:]]) for r in rows]
 
 
