@@ -32,6 +32,8 @@ DIFFERENT = 1024  # rows of a matrix
 SAMPLE = 256  # rows of a result that are compared
 WARM = 3
 SEARCH_SECONDS = 10.0
+TORCH_TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn"}
+NARROW = ("e4m3",)
 
 
 def arrays(operation: str, sizes: list[int]) -> list[Any]:
@@ -67,19 +69,20 @@ class Ours(Contestant):
 
     def _step(self, task: str) -> tuple[Callable[[], Any], Any]:
         if task not in self.steps:
-            from tinyweb.dtype import dtypes
+            from tinyweb.dtype import BY_NAME
             from tinyweb.tensor import Tensor
             from tinyweb.tracing import jit
 
             self.steps.clear()  # the memory of the last task
             operation, kind, sizes = parts(task)
-            dtype = {"f32": dtypes.float32, "f16": dtypes.float16, "bf16": dtypes.bfloat16}[kind]
-            given = [Tensor(a, device=self.name).cast(dtype).realize() for a in arrays(operation, sizes)]
+            given = [Tensor(a, device=self.name).cast(BY_NAME[kind]).realize() for a in arrays(operation, sizes)]
 
             def compute() -> Any:
                 if operation == "attention":
                     q, k, v = given
                     return q.scaled_dot_product_attention(k, v)
+                if kind in NARROW:  # numbers to move and to multiply; rows times rows, as all have it
+                    return given[0].float() @ given[1].float().T
                 return given[0] @ given[1]
 
             out = compute().realize()
@@ -133,11 +136,16 @@ class Torch(Contestant):
                 self.steps[task] = lambda: to.copy_(source)
             else:
                 operation, kind, sizes = parts(task)
-                dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[kind]
+                dtype = getattr(torch, TORCH_TYPES[kind])
                 given = [torch.from_numpy(a).cuda().to(dtype) for a in arrays(operation, sizes)]
                 if operation == "attention":
                     q, k, v = (x[None] for x in given)
                     self.steps[task] = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)[0]
+                elif kind in NARROW:
+                    one = torch.ones((), device="cuda")
+                    self.steps[task] = lambda: torch._scaled_mm(
+                        given[0], given[1].T, scale_a=one, scale_b=one, out_dtype=torch.float32
+                    )
                 else:
                     self.steps[task] = lambda: given[0] @ given[1]
             for _ in range(WARM):
@@ -411,7 +419,12 @@ class TinygradLlama(Contestant):
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 HERE = "benchmarks.native.cuda:"
-TOLERANCES = {"f32": 1e-4, "f16": 5e-3, "bf16": 3e-2}  # of the largest value: sums of thousands of rounded products
+TOLERANCES = {
+    "f32": 1e-4,
+    "f16": 5e-3,
+    "bf16": 3e-2,
+    "e4m3": 1e-2,
+}  # of the largest value: sums of thousands of rounded products
 
 
 def side(name: str, contestant: str, task: str, **more: Any) -> Side:
@@ -420,8 +433,8 @@ def side(name: str, contestant: str, task: str, **more: Any) -> Side:
 
 def matmul_row(kind: str, size: int, search: bool = False) -> Row:
     task = f"matmul {kind} {size}"
-    target = 0.8 if kind == "f32" else 0.75 if search else 0.6
-    peers = [Peer(side("cuBLAS", "Torch", task), target, close(TOLERANCES[kind]))]
+    target = 0.0 if kind in NARROW else 0.8 if kind == "f32" else 0.75 if search else 0.6
+    peers = [Peer(side("cuBLASLt" if kind in NARROW else "cuBLAS", "Torch", task), target, close(TOLERANCES[kind]))]
     if kind == "f32" and size == 4096:
         peers.append(Peer(side("tinygrad CUDA", "Tinygrad", "matmul float32 4096"), 1, close(1e-4)))
     return _row(
@@ -480,7 +493,7 @@ def _row(name: str, work: str, ours: Side, peers: list[Peer], unit: Unit, second
 def rows() -> list[Row]:
     kinds = ("f32", "f16", "bf16")
     return [
-        *(matmul_row(kind, size) for kind in kinds for size in (4096, 8192)),
+        *(matmul_row(kind, size) for kind in (*kinds, *NARROW) for size in (4096, 8192)),
         *(matvec_row(kind, 32768, 8192) for kind in ("f32", "f16")),
         *(attention_row("f16", size) for size in (2048, 8192)),
         matmul_row("f16", 4096, search=True),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.graph.optimize.test_fragments import BF16, F16, F32, I8, product
+from tests.graph.optimize.test_fragments import BF16, E4M3, E5M2, F16, F32, I8, product
 from tinyweb.dtype import DType
 from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import Fragments, Ops, RowsArg
@@ -24,9 +24,17 @@ def made(target: Target, dtype: DType, flipped: tuple[bool, bool] = (False, Fals
 @pytest.mark.parametrize(
     "chip", ["sm_90", pytest.param("sm_80", marks=pytest.mark.slow), pytest.param("sm_120", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize(("dtype", "name"), [(F16, "f16.f16"), (BF16, "bf16.bf16"), (I8, "s8.s8"), (F32, "tf32.tf32")])
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        (F16, "f16.f16"), (BF16, "bf16.bf16"), (I8, "s8.s8"), (F32, "tf32.tf32"), (E4M3, "e4m3.e4m3"),
+        (E5M2, "e5m2.e5m2"),
+    ],
+)  # fmt: skip
 def test_nvidia(chip: str, dtype: DType, name: str) -> None:
     """Four matrices along each side of a subgroup's tile; nothing is spilled, and what is staged is copied ahead."""
+    if dtype in (E4M3, E5M2) and chip == "sm_80":
+        chip = "sm_89"  # is the first that has them
     program = made(nvidia_target(chip, tf32=True), dtype, (False, True))
     text = render_gpu([program], CUDA)
     resources = compile_cuda(text, chip, program.name).resources[program.name]
@@ -46,6 +54,8 @@ def test_nvidia(chip: str, dtype: DType, name: str) -> None:
         ("gfx942", F16, "v_mfma_f32_16x16x16_f16"), ("gfx942", F32, "v_mfma_f32_16x16x4_f32"),
         ("gfx942", I8, "v_mfma_i32_16x16x32_i8"), ("gfx1100", F16, "v_wmma_f32_16x16x16_f16"),
         ("gfx1100", I8, "v_wmma_i32_16x16x16_iu8"), ("gfx1201", BF16, "v_wmma_f32_16x16x16_bf16"),
+        ("gfx950", E4M3, "v_mfma_f32_16x16x32_fp8_fp8"), ("gfx950", E5M2, "v_mfma_f32_16x16x32_bf8_bf8"),
+        ("gfx1201", E4M3, "v_wmma_f32_16x16x16_fp8_fp8"), ("gfx1201", E5M2, "v_wmma_f32_16x16x16_bf8_bf8"),
     ],
 )  # fmt: skip
 def test_amd(chip: str, dtype: DType, instruction: str) -> None:

@@ -8,8 +8,8 @@ A table is a module `tests/tensor/test_<topic>.py` with `OPS = [Op(...), ...]` a
 A test is a runtime: it computes the whole table at once, so that the compiler starts once and equal kernels are
 compiled once, and names every line that differs. `make test` runs the values of all lines on all runtimes, gradients
 of all on CPU and of those with `sample=True` on the others; `make test-all` (the marker `slow`) runs the rest. On
-OPENCL, whose compiler on processors is slow, `make test` runs the values of those with `sample=True`; where the text for
-other GPUs is run (CUDA_TEXT, HIP_TEXT: tests/native_runtimes/text) all is slow.
+OPENCL, whose compiler on processors is slow, `make test` runs the values of those with `sample=True`; where the text
+for other GPUs is run (CUDA_TEXT, HIP_TEXT: tests/native_runtimes/text) all is slow.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ struct Brain {{
 CUDA_PRELUDE = f"""\
 #ifndef LOOP
 #define LOOP
+#define WRITTEN_OUT _Pragma("unroll")
 #endif
 template <int BYTES> struct MaskOf;
 template <> struct MaskOf<1> {{ typedef signed char type; }};

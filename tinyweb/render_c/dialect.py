@@ -59,6 +59,7 @@ class Dialect:
     half_vectors: bool = False  # they serve vectors
     subgroup: Mapping[str, str] = field(default_factory=dict)  # the bodies that combine `x`: add and max
     loop: str = ""  # before loops that stay loops
+    written_out: str = "#pragma unroll"  # before short ones whose steps are written out
     copy_ahead: str = ""  # the helper that copies `{bytes}` from {place} to {to}, where {test} holds, else zeros
     sent: str = ""  # after such copies, which are waited for together
     arrived: str = ""  # until all but the last {n} of those have arrived
@@ -241,6 +242,7 @@ CUDA = replace(
     thread=tuple(f"(i32)threadIdx.{d}" for d in "xyz"),
     barrier="__syncthreads();",
     loop="LOOP",
+    written_out="WRITTEN_OUT",
     copy_ahead="copy_ahead<{bytes}>(&{to}, &{place}, {test});",
     sent='asm volatile("cp.async.commit_group;" ::: "memory");',
     arrived='asm volatile("cp.async.wait_group {n};" ::: "memory");',

@@ -86,7 +86,7 @@ class GpuKernel(KernelText):
         elif u.op is Ops.SUBGROUP_SIZE:
             self._emitted[u] = self._name(self.dialect.subgroup_size, "i32")
         elif u.op is Ops.RANGE:
-            self._loop(u, "#pragma unroll" if u in self._written_out else self.dialect.loop)
+            self._loop(u, self.dialect.written_out if u in self._written_out else self.dialect.loop)
         elif u.op is Ops.END:
             self._out.close()
         elif u.op is Ops.BARRIER:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.graph.lower.hand_kernels import Case, axes, check, from_bf16, kernel, normal, param, to_bf16, total, zeros
 from tinyweb import Tensor
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import DType, dtypes, from_bits, to_bits
 from tinyweb.graph.gpu_targets import nvidia_target
 from tinyweb.graph.ir import BufferArg, Ops, RowsArg, Space, UOp
 from tinyweb.graph.lower import lower
@@ -20,6 +20,7 @@ from tinyweb.graph.target import Target, webgpu_target
 from tinyweb.tracing import capture
 
 F32, F16, BF16, I8, I32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.int32
+E4M3, E5M2 = dtypes.float8_e4m3, dtypes.float8_e5m2
 NAMES = [i.name for i in FRAGMENTS]
 
 
@@ -104,6 +105,8 @@ def stored(values: np.ndarray, dtype: DType) -> tuple[np.ndarray, np.ndarray]:
     """As memory has them, and as they are then."""
     if dtype is BF16:
         return to_bf16(values), from_bf16(to_bf16(values)).astype(np.float64)
+    if dtype in (E4M3, E5M2):
+        return to_bits(values, dtype), from_bits(to_bits(values, dtype), dtype).astype(np.float64)
     if dtype is I8:
         values = np.clip(np.rint(values * 40), -128, 127)
     memory = values.astype(dtype.numpy)
@@ -125,10 +128,7 @@ def product(rows: int, columns: int, steps: int, dtype: DType, flipped: tuple[bo
     return Case(f"{rows}x{columns}x{steps} {dtype.short} {flipped}", store, before, [want], tolerance=2e-3)
 
 
-WITH_VALUES = [n for n in NAMES if INSTRUCTIONS[n].operands[0] in (F32, F16, BF16, I8)]
-
-
-@pytest.mark.parametrize("name", WITH_VALUES)
+@pytest.mark.parametrize("name", NAMES)
 def test_products(name: str) -> None:
     """Whatever the sizes and the order of the operands; the threads' registers have the sums."""
     dtype = INSTRUCTIONS[name].operands[0]

@@ -14,10 +14,16 @@ from tinyweb.dtype import BY_NAME, dtypes
 from tinyweb.native_runtimes.hip import HipRuntime
 
 CHIPS = {"gfx942": "_mfma_", "gfx1100": "_wmma_", "gfx1201": "_gfx12"}
+MARKS = {**CHIPS, "gfx950": "_mfma_"}
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
+NUMBERS = [
+    *((chip, name) for chip in CHIPS for name in ("float16", "bfloat16", "int8")),
+    *((chip, name) for chip in ("gfx950", "gfx1201") for name in ("float8_e4m3", "float8_e5m2")),
+]
+
+
+@pytest.mark.parametrize(("chip", "name"), NUMBERS)
 def test_products_by_waves(monkeypatch: pytest.MonkeyPatch, name: str, chip: str) -> None:
     standin, random, dtype = StandIn(monkeypatch, chip), np.random.default_rng(0), BY_NAME[name]
     runtime = HipRuntime()
@@ -30,6 +36,6 @@ def test_products_by_waves(monkeypatch: pytest.MonkeyPatch, name: str, chip: str
 
     compare(runtime, runtime.target, [a, b], ours, (a @ b).astype(np.int32 if dtype.is_int else np.float32))
     standin.check()
-    assert any(CHIPS[chip] in source.partition("extern")[0] for _, source in standin.programs.values())
+    assert any(MARKS[chip] in source.partition("extern")[0] for _, source in standin.programs.values())
     gc.collect()
     runtime.close()

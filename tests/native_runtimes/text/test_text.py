@@ -34,7 +34,7 @@ def test_sums_of_rows(text: TextRuntime, name: str) -> None:
     compare(text, text.target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8", "float8_e4m3", "float8_e5m2"])
 @pytest.mark.parametrize("order", ["rows", "columns"])
 def test_products_on_tensor_cores(name: str, order: str) -> None:
     """mma.sync with operands that are copied ahead, in either order; sizes that no tile divides."""

@@ -20,7 +20,8 @@ class Loads(Expansion):
         gate = u.src[2] if len(u.src) > 2 else None
         buffer = memory.buffer
         if isinstance(u.arg, RowsArg):
-            return u.replace(src=(self._place(memory), self._index(point, index).index))
+            place = self._place(memory)
+            return u.replace(dtype=place.dtype, src=(place, self._index(point, index).index))
         axis = next((r for r in u.lanes if isinstance(point[r], Chunk)), None)
         if self._is_variables(buffer):
             return self._load_register(u, buffer, point, axis)

@@ -83,6 +83,8 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return u.with_sources(src if value is None else (*src[:2], value, *src[3:]))
     if u.op is Ops.STAGE and _is_moved(u, src[0], target):
         return u.with_sources((src[0].replace(dtype=u.dtype), *src[1:]))
+    if u.op is Ops.STAGE and (value := _moved_bits(u, src[0], target)) is not None:
+        return u.with_sources((value, *src[1:]))
     if u.op is Ops.STAGE and (value := _narrowed(src[0], u.dtype, target)) is not None:
         return u.with_sources((value, *src[1:]))
     if u.op is Ops.CAST:
@@ -113,6 +115,13 @@ def _is_moved(u: UOp, value: UOp, target: Target) -> bool:
     """Whether a STAGE of a workgroup has integers as they lie in other memory."""
     narrow = u.arg.space is Space.SHARED and u.dtype.is_int and u.dtype.bits < 32
     return narrow and u.dtype in target.storage and value.op is Ops.LOAD and value.src[0].dtype is u.dtype
+
+
+def _moved_bits(u: UOp, value: UOp, target: Target) -> UOp | None:
+    """A load of floats that a workgroup's STAGE has as they lie in other memory, where that has bytes for them."""
+    bits = u.arg.space is Space.SHARED and is_narrow(u.dtype) and carrier_of(u.dtype, target).bits == u.dtype.bits
+    same = bits and value.op is Ops.LOAD and value.src[0].dtype is u.dtype
+    return value.replace(dtype=u.dtype) if same else None
 
 
 def _size_of(src: tuple[UOp, ...]) -> UOp | None:

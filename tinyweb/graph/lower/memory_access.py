@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp, toposort
+from tinyweb.graph.ir import Ops, Space, UOp, toposort
 from tinyweb.graph.lower.constructors import add, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.formats import decode, encode
 from tinyweb.graph.symbolic import const_factor, simplify
@@ -74,9 +74,10 @@ class Memory:
 
     # -- addresses ---------------------------------------------------------------------------------------------
     def declare(self, memory: UOp) -> UOp:
-        """A PARAM as the program declares it; other memory as it is."""
+        """A PARAM as the program declares it, shared memory of floats that lie in bytes; other memory as it is."""
         if memory.op is not Ops.PARAM:
-            return memory
+            moved = memory.op is Ops.BUFFER and memory.arg.space is Space.SHARED and memory.dtype.is_float
+            return memory.replace(dtype=carrier_of(memory.dtype, self.target)) if moved else memory
         carrier = carrier_of(memory.dtype, self.target)
         if carrier is dtypes.uint8 and memory.dtype.bits < 8 and memory.arg.size % (32 // memory.dtype.bits) == 0:
             carrier = U32  # whole words: one load for many elements
@@ -209,6 +210,8 @@ class Memory:
             return bits.cast(U32) & _vector([(1 << stored.bits) - 1] * width, U32)
         if raw.dtype is stored:
             return raw.cast(dtype)
+        if dtype is stored and stored.is_float:
+            return raw  # it is moved, or an operand
         bits = raw.cast(U32)
         if stored.is_float:
             return decode(bits, stored, width).cast(dtype)
@@ -292,6 +295,8 @@ class Memory:
         if carrier is stored:
             return value.cast(stored)
         width = lanes_of(value)
+        if stored.is_float and value.dtype is carrier:
+            return value
         if stored.is_float:
             bits = encode(value.cast(F32), stored, width)
         elif stored.kind == "int":

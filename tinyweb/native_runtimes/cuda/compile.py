@@ -19,7 +19,7 @@ from tinyweb.toolchain import cached_bytes
 # a·b + c is fused where kernels say so; NaN, infinity and small numbers keep their meaning
 FLAGS = ("--std=c++17", "--disable-warnings", "--no-source-include", "--fmad=false", "--ptxas-options=-v")
 # where all steps of a loop are written out by the compiler, their values may not fit the registers
-ROLLED = '--define-macro=LOOP=_Pragma("unroll 4")'
+ROLLED = ('--define-macro=LOOP=_Pragma("unroll 4")', '--define-macro=WRITTEN_OUT=_Pragma("unroll 2")')
 OLDEST = 75  # the least compute capability, times ten, that NVRTC 13 knows
 
 
@@ -79,7 +79,7 @@ def compile_cuda(source: str, arch: str, name: str = "kernel") -> Compiled:
 
     DeviceError with the compiler's first lines if it does not compile.
     """
-    key = [f"nvrtc {version()}", *FLAGS, ROLLED, arch, source]
+    key = [f"nvrtc {version()}", *FLAGS, *ROLLED, arch, source]
     entry = cached_bytes(key, ".cubin", lambda _, output: _write(output, _fitting(source, arch, name)))
     head, _, code = entry.partition(b"\n")
     return Compiled(code, {k: Resources(**v) for k, v in json.loads(head).items()})
@@ -96,7 +96,7 @@ def _fitting(source: str, arch: str, name: str) -> Compiled:
     compiled = _compile(source, arch, name)
     if not _spilled(compiled):
         return compiled
-    rolled = _compile(source, arch, name, ROLLED)
+    rolled = _compile(source, arch, name, *ROLLED)
     return rolled if _spilled(rolled) < _spilled(compiled) else compiled
 
 

@@ -7,16 +7,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.dtype import dtypes, from_bits
 from tinyweb.graph.ir import Fragments, Layout, RowsArg
 
 Array: TypeAlias = npt.NDArray[Any]
 
 NAMED = 32  # threads that name the rows of matrices
 COLUMNS = 4  # of these threads, each of which has a part of a row
+_NARROW = {d.short: d for d in (dtypes.float8_e4m3, dtypes.float8_e5m2)}  # operands that are given as their bits
 
 
 def multiplied(fragments: Fragments, a: Array, b: Array, sums: Array) -> Array:
     """The sums that threads have, with the product of A and B added, all as fragments."""
+    if (narrow := _NARROW.get(fragments.name.rpartition("_")[2])) is not None:
+        a, b = from_bits(a, narrow), from_bits(b, narrow)
     left, right = (_matrices(fragments, layout, x) for layout, x in ((fragments.a, a), (fragments.b, b)))
     wide = np.float64 if sums.dtype.kind == "f" else np.int64
     product = (left.astype(wide) @ right.astype(wide).swapaxes(1, 2)).astype(sums.dtype)
