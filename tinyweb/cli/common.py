@@ -131,6 +131,10 @@ Dims = Annotated[
         "each a function of its own; NAME=1:512, any of these, told by the inputs of a call."
     ),
 ]  # fmt: skip
+Fixed = Annotated[
+    list[str] | None,
+    typer.Option("--fix", metavar="NAME=VALUE", help="An input of one number that is known (repeatable)."),
+]
 Page = Annotated[bool, typer.Option("--page/--no-page", help="Put a page beside the bundle that tries it.")]
 TemplateFile = Annotated[
     Path | None,
@@ -247,4 +251,18 @@ def sizes(given: list[str]) -> dict[str, Sequence[int]]:
         found[name] = range(told[0], told[1] + 1) if between else list(dict.fromkeys(told))
         if min(told) < 0 or max(told) > LARGEST or not found[name]:
             raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")
+    return found
+
+
+def numbers(given: list[str]) -> dict[str, float]:
+    """What `--fix` says."""
+    found = {}
+    for text in given:
+        name, equals, value = text.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise ExportError(f"--fix {text[:60]!r} is no number: write NAME=16000.")
     return found

@@ -15,6 +15,7 @@ from tinyweb.cli.common import (
     Bytes,
     Debug,
     Dims,
+    Fixed,
     Force,
     Group,
     Name,
@@ -26,6 +27,7 @@ from tinyweb.cli.common import (
     Tune,
     ZeroPoints,
     export_app,
+    numbers,
     quant_options,
     say_devices,
     say_report,
@@ -33,25 +35,11 @@ from tinyweb.cli.common import (
     sizes,
     stderr,
 )
-from tinyweb.errors import ExportError, printable
+from tinyweb.errors import printable
 from tinyweb.kinds import ExportQuant
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-def numbers(given: list[str]) -> dict[str, float]:
-    """What `--fix` says."""
-    found = {}
-    for text in given:
-        name, equals, value = text.rpartition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise ExportError(f"--fix {text[:60]!r} is no number: write NAME=16000.")
-    return found
 
 
 def say_graph(console: Console, path: Path, dims: Mapping[str, Sequence[int]]) -> None:
@@ -75,10 +63,7 @@ def export_onnx(
     ],
     output: Output,
     dim: Dims = None,
-    fix: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An input of one number that is known (repeatable)."),
-    ] = None,
+    fix: Fixed = None,
     quant: Annotated[
         ExportQuant | None,
         typer.Option(help="Weights: as they are stored (default), floats, integers of 8 to 3 bits, or mixed."),

@@ -10,7 +10,20 @@ from typing import Annotated, Any
 
 import typer
 
-from tinyweb.cli.common import FROM, AsJson, Debug, Dims, SiteFolder, app, show_progress, sizes, stderr
+from tinyweb.cli.common import (
+    FROM,
+    AsJson,
+    Debug,
+    Dims,
+    Fixed,
+    SiteFolder,
+    app,
+    numbers,
+    show_progress,
+    sizes,
+    stderr,
+)
+from tinyweb.errors import printable
 
 
 @app.command()
@@ -104,28 +117,31 @@ def inspect(
     ],
     verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file of a site.")] = False,
     dim: Dims = None,
+    fix: Fixed = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Tell what a site needs (kernels per token, memory, limits, variants), or what a model is and where it fits."""
     from tinyweb.export.site import looks_exported
 
-    path = Path(source)
+    path, line = Path(source), None
     if verify or looks_exported(path) or (path / "manifest.json").is_file():
         from tinyweb.export.inspect import inspect_site, table
 
         report = inspect_site(path, verify)
         show = table
     else:
-        from tinyweb.export.inspect_source import inspect_source, locate_any, source_table
+        from tinyweb.export.inspect_source import inspect_source, locate_any, next_line, source_table
 
         with show_progress(stderr()) as progress:
             path = locate_any(source, progress)
-        report = inspect_source(path, sizes(dim or []))
-        show = source_table
+        report = inspect_source(path, sizes(dim or []), numbers(fix or []))
+        show, line = source_table, next_line(report)
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         from rich.console import Console
 
         Console().print(show(report))
+        if line is not None:
+            print(printable(line))  # not in lines of the table's: it is there to be copied

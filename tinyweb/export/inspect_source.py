@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
@@ -32,6 +33,7 @@ CALLED = {
     "detect": "an object detector", "api": "a model of texts",
 }  # fmt: skip
 """What the models of each `tinyweb export` are called."""
+NAME = re.compile(r"[\w.-]{1,40}")
 CHECKPOINTS = (".pt", ".pth", ".onnx", ".safetensors")
 
 
@@ -78,14 +80,15 @@ def _of_pictures(path: Path) -> bool:
     return path.is_dir() and ((path / "model_index.json").is_file() or (path / "unet").is_dir())
 
 
-def inspect_source(path: Path, dims: Mapping[str, Sequence[int]] | None = None) -> dict[str, Any]:
+def inspect_source(
+    path: Path, dims: Mapping[str, Sequence[int]] | None = None, fixed: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """What `tinyweb inspect SOURCE --json` prints of a folder or file that is no exported site.
 
-    `supported` and `reason`: whether it can be exported, and why not. `dims`: symbolic sizes of a graph, as in
-    `OnnxOptions`. Raises ModelFormatError where it is damaged, or
-    no model at all.
+    `supported` and `reason`: whether it can be exported, and why not. `dims`, `fixed`: symbolic sizes of a graph and
+    inputs that are known, as in `OnnxOptions`. Raises ModelFormatError where it is damaged, or no model at all.
     """
-    kind, facts = _facts(path, dims)
+    kind, facts = _facts(path, dims or {}, fixed or {})
     report = {
         "name": model_name(path),
         "kind": kind,
@@ -96,7 +99,7 @@ def inspect_source(path: Path, dims: Mapping[str, Sequence[int]] | None = None) 
     return report | {"supported": True, "reason": None} | facts
 
 
-def _facts(path: Path, dims: Mapping[str, Sequence[int]] | None = None) -> tuple[str, dict[str, Any]]:
+def _facts(path: Path, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
     if _of_pictures(path):
         return "pictures", _pictures(path)
     if path.suffix == ".gguf" or (path / "config.json").is_file():
@@ -110,16 +113,16 @@ def _facts(path: Path, dims: Mapping[str, Sequence[int]] | None = None) -> tuple
             "GGUF file, or a checkpoint (.pt, .onnx, .safetensors)"
         )
     if path.suffix == ".onnx":
-        return _graph(path, dims)
+        return _graph(path, dims, fixed)
     return "detection", _detection(path)
 
 
-def _graph(path: Path, dims: Mapping[str, Sequence[int]] | None) -> tuple[str, dict[str, Any]]:
+def _graph(path: Path, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
     """A detector that `tinyweb export detect` takes, or any other graph: operators, sizes, what is not supported."""
     from tinyweb.export.onnx_report import planned_report
     from tinyweb.formats.onnx import OnnxModel
 
-    found = planned_report(OnnxModel(path), dims or {})
+    found = planned_report(OnnxModel(path), dims, fixed)
     try:
         return "detection", found | {"supported": True, "reason": None} | _detection(path)
     except TinywebError:
@@ -262,6 +265,27 @@ def _count(number: int) -> str:
     return f"{number / 1e6:.1f} million" if number >= 1e5 else str(number)
 
 
+def _shape(sizes: Sequence[int | str | None] | None) -> str:
+    """Names as they are; what is a formula, as exporters write for outputs, only fills lines."""
+    if sizes is None:
+        return ""
+    return f"[{', '.join('?' if s is None or not NAME.fullmatch(str(s)) else str(s) for s in sizes)}]"
+
+
+def next_line(report: Mapping[str, Any]) -> str | None:
+    """What to do next, with the command: export it, or look at it with other sizes where these do not go together;
+    None where nothing can be done."""
+    if not report["export"] or not report["supported"]:
+        return None
+    graph = report["export"] == "onnx"
+    told = [f"--dim {shlex.quote(f'{n}={d[0]}')}" for n, d in report.get("assumed", {}).items() if graph]
+    told += [f"--fix {shlex.quote(f'{n}={v:g}')}" for n, v in report.get("fixed", {}).items() if graph]
+    source = shlex.quote(report["path"])
+    if graph and report.get("unplanned"):
+        return " ".join(["Try other sizes: tinyweb inspect", source, *told])
+    return " ".join([f"Export it: tinyweb export {report['export']}", source, *told, "-o site"])
+
+
 def source_table(report: Mapping[str, Any]) -> Table:
     """The report for people."""
     from rich.table import Table
@@ -270,7 +294,7 @@ def source_table(report: Mapping[str, Any]) -> Table:
     heading = Text(printable(f"{report['name']} ({report['kind']})"))
     grid = Table(title=heading, title_justify="left", show_header=False, box=None)
     grid.add_column(style="bold")
-    grid.add_column()
+    grid.add_column(overflow="fold")
 
     def row(*cells: str) -> None:
         grid.add_row(*(Text(printable(cell)) for cell in cells))  # names of a file are no markup
@@ -282,12 +306,13 @@ def source_table(report: Mapping[str, Any]) -> Table:
             row(key.replace("_", " "), str(report[key]))
     for key in ("inputs", "outputs"):
         for p in report.get(key, ()):
-            row(key[:-1], f"{p['name']}: {p['type']} {p['shape'] if p['shape'] is not None else ''}")
+            row(key[:-1], f"{p['name']}: {p['type']} {_shape(p['shape'])}")
     for name, places in report.get("dynamic", {}).items():
         assumed = report.get("assumed", {}).get(name)
-        known = "follows from the inputs" if "assumed" in report else f"--dim {shlex.quote(f'{name}=1')}"
-        told = known if assumed is None else f"taken as {' … '.join(map(str, dict.fromkeys(assumed)))}"
-        row("symbolic size", f"{name}: {', '.join(places)} ({told})")
+        if assumed is None and "assumed" in report:
+            continue  # it follows from the inputs
+        told = "" if assumed is None else f", taken as {' … '.join(map(str, dict.fromkeys(assumed)))}"
+        row("symbolic size", name + (f" ({', '.join(places)})" if places != [name] else "") + told)
     if operators := report.get("operators"):
         row("operators", ", ".join(f"{name} ({count})" for name, count in operators.items()))
     for key, title in (("unsupported", "not supported"), ("host", "reads values back")):
@@ -313,7 +338,7 @@ def source_table(report: Mapping[str, Any]) -> Table:
         row(f"memory, {target}", ", ".join(f"{kind} {n / 1e6:.2f} MB" for kind, n in kinds.items()))
     if report.get("unplanned"):
         guesses = " Sizes that were guessed may be at fault: say them with --dim." if report.get("assumed") else ""
-        row("memory", f"not known with these sizes: {report['unplanned']}.{guesses}")
+        row("memory", f"not known with these sizes: {report['unplanned'].removesuffix('.')}.{guesses}")
     for device in report.get("devices", ()):
         if "quant" not in device:
             row(device["title"], line(Fit(**device)))
@@ -321,8 +346,4 @@ def source_table(report: Mapping[str, Any]) -> Table:
         what = " ".join(f"--{option} {device[option]}" for option in ("quant", "cache", "context"))
         bytes_of = f"{size(device['needs'] or 0)} of {size(device['memory'])}"
         row(device["title"], f"{what}: {bytes_of}" if device["fits"] else "nothing fits")
-    if report["export"] and report["supported"]:
-        assumed = report.get("assumed", {}) if report["export"] == "onnx" else {}
-        sizes = "".join(f" --dim {shlex.quote(f'{n}={d[0]}')}" for n, d in assumed.items())
-        row("", f"tinyweb export {report['export']} {shlex.quote(report['path'])}{sizes} -o site")
     return grid

@@ -33,15 +33,15 @@ def _ends(sizes: Sequence[int]) -> list[int]:
     return [min(ends), max(ends)]
 
 
-def planned_report(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def planned_report(model: OnnxModel, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, float]) -> dict[str, Any]:
     """`sized_report`, with `memory`: for each target bytes of weights, of state (inputs and outputs), and of
     temporaries that live at one time, with these sizes; and `devices`: whether each kind of device has as much.
-    `unplanned` says why that is not known."""
-    found = sized_report(model, dims)
+    `unplanned` says why that is not known. `fixed`: inputs that are known."""
+    found = sized_report(model, dims) | {"fixed": dict(fixed)}
     if found["unsupported"]:
         return found
     try:
-        functions, _ = functions_of(model, _assumed(model, dims), {})
+        functions, _ = functions_of(model, _assumed(model, dims), fixed)
         planned = plan_functions(functions)
     except (TinywebError, NotImplementedError) as error:
         return found | {"devices": [], "unplanned": str(error)}
