@@ -129,7 +129,7 @@ class Trees:
 
     def leaf_of(self, call: Call, x: Tensor) -> Tensor:
         """(rows, trees): where each row ends."""
-        rows, device = fixed(x.shape[0]), x.device
+        rows, device = x.shape[0], x.device
 
         def table(values: Host) -> Tensor:
             return Tensor(np.ascontiguousarray(values), device=device)
