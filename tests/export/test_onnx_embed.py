@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-import torch
-from torch import nn
 
 from tests.export.test_function import calls
 from tests.models.encoder_folders import ENCODERS, write_folder
+from tests.models.onnx_texts import NAMES, TEXTS, embedder
 from tinyweb.export.embed import EmbedOptions, export_embed, function_name
 from tinyweb.models import load
 from tinyweb.models.embedding import Embedder, pad
 from tinyweb.models.onnx_encoder import OnnxEncoder
-
-TEXTS = ["the cat sat.", "trees, trees, trees: a b c d e f g h", ""]
-NAMES = ("input_ids", "attention_mask", "token_type_ids")
-
-
-class Hidden(nn.Module):
-    def __init__(self, model: Any, names: tuple[str, ...]):
-        super().__init__()
-        self.model, self.names = model, names
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        return self.model(**dict(zip(self.names, given))).last_hidden_state
 
 
 def both(folder: Path, kind: str, types: bool) -> tuple[Path, Path]:
@@ -38,20 +23,7 @@ def both(folder: Path, kind: str, types: bool) -> tuple[Path, Path]:
     folder.mkdir()
     model = ENCODERS[kind].model()
     checkpoint = write_folder(folder / "checkpoint", model, pooling_mode_cls_token=True, pooling_mode_mean_tokens=True)
-    graph = write_folder(folder / "graph", model, pooling_mode_cls_token=True, pooling_mode_mean_tokens=True)
-    for path in graph.glob("*.safetensors"):
-        path.unlink()
-    (graph / "onnx").mkdir()
-    names = NAMES if types else NAMES[:2]
-    ids = torch.ones(2, 7, dtype=torch.int64)
-    axes = {n: {0: "batch_size", 1: "sequence_length"} for n in (*names, "last_hidden_state")}
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            Hidden(model, names).eval(), (ids, ids, ids * 0)[: len(names)], graph / "onnx/model.onnx", dynamo=False,
-            input_names=list(names), output_names=["last_hidden_state"], dynamic_axes=axes, opset_version=17,
-        )  # fmt: skip
-    return checkpoint, graph
+    return checkpoint, embedder(folder / "graph", kind, NAMES if types else NAMES[:2])
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ IDS = ["batch_size", "sequence_length"]
 VOCABULARY = 4096  # that of the tokenizer beside
 
 
-def llama(seed: int = 0) -> Any:
+def llama(seed: int = 0, width: int = 32) -> Any:
     torch.manual_seed(seed)
     config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        vocab_size=VOCABULARY, hidden_size=width, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=128, eos_token_id=4, bos_token_id=0,
     )  # fmt: skip
     return transformers.LlamaForCausalLM(config).eval()
