@@ -5,7 +5,8 @@ sorted by counting, for every pair, which comes first; others digit by digit fro
 Programming, volume 3, 5.2.5: radix sort), each pass a stable counting sort. A pass counts the digits of a block and
 numbers equal ones in one walk (FETCH_ADD), blocks side by side; sums of the counts say where each element goes.
 The first few are looked for in the blocks whose first elements are the first few, and single elements by counting the
-digits of those that agree in the digits before (radix selection).
+digits of those that agree in the digits before (radix selection); of more the last is
+looked for so, and those before it are sorted.
 
 The gradient of what is sorted is a gather through the inverse permutation.
 """
@@ -25,7 +26,12 @@ from tinyweb.graph.schedule.ordered import BLOCK, WIDE
 from tinyweb.graph.schedule.work import LAUNCH
 
 DIGIT = 8  # bits of a digit: so many counts of a block are about as many as its elements
-PAIR, STEP, COUNT = 1, 12, 3  # costs of a pair of keys; of a key in a pass, and of a count: steps of a reduction
+PAIR, STEP, COUNT, SELECT = (
+    1,
+    12,
+    3,
+    4,
+)  # costs of a pair of keys; of a key in a pass, of a count, of a key in a selection's pass
 BLOCKS = 16  # at least so many are compared with each other at once
 KERNELS = 5  # launches of a pass
 _WORDS: dict[int, DType] = {32: dtypes.uint32, 64: dtypes.uint64}
@@ -194,9 +200,10 @@ class Sorting(Gathering, Scan):
         """
         rows, n = self._fixed(0, "topk"), self._fixed(1, "topk")
         sizes = _block_sizes(rows, n, k)
-        if _by_blocks(rows, n, k, sizes) > _by_digits(rows, n, self.dtype.bits):
+        blocks, digits = _by_blocks(rows, n, k, sizes), _by_digits(rows, n, self.dtype.bits)
+        if blocks > (selected := _by_selection(rows, n, k, self.dtype.bits)) or blocks > digits:
             keys, bits = self._order_keys(largest)
-            return keys._by_digits(bits)._along(1, 0, k)
+            return keys._least(k, bits) if selected < digits else keys._by_digits(bits)._along(1, 0, k)
         x = self
         if not largest and x.dtype.is_float:
             x, largest = x._order_keys(True)[0].contiguous(), True  # NaN is the last, which no minimum says
@@ -219,6 +226,16 @@ class Sorting(Gathering, Scan):
                 begins = chosen.unsqueeze(-1).add(self._iota(size // smaller).mul(smaller))._reshape((rows, count))
         return chosen
 
+    def _least(self, k: int, bits: int) -> Self:
+        """(rows, k): the positions of the least k keys, in order: what comes before the k-th, and then sorted."""
+        keys = self.contiguous()
+        last = self._iota(1).add(k - 1)._broadcast_to((self._fixed(0, "topk"), 1))
+        found, equal_ones = keys._selected_key(last, bits)
+        equal = keys.eq(found)
+        taken = keys.less(found).logical_or(equal.logical_and(equal.cumsum(1).le(equal_ones.add(1))))
+        place = taken.where(taken.cumsum(1).sub(1), k)._inverse(k)
+        return place._pick(keys._pick(place, 1)._order(bits), 1)
+
     def _order_statistic(self, axis: int, rank: Self) -> tuple[Self, Self]:
         """(value, position) of the element that so many others along an axis precede in order; `rank` is int32, with
         an axis of size 1."""
@@ -228,13 +245,21 @@ class Sorting(Gathering, Scan):
         return self._gather(axis, place), place
 
     def _selected(self, rank: Self, bits: int) -> Self:
-        """The position of the key of each row that `rank` (rows, 1) others precede in order, the first of equal ones:
-        its digits from the highest, each by counting those of the keys that begin alike."""
+        """The position of the key of each row that `rank` (rows, 1) others precede, the first of equal ones."""
         rows, n = self._fixed(0, "order statistic"), self._fixed(1, "order statistic")
         if _by_pairs(rows, n) <= _by_digits(rows, n, bits):
             return self._ranks()._inverse()._pick(rank, 1)
+        keys = self.contiguous()
+        found, _ = keys._selected_key(rank, bits)
+        behind = keys.eq(found).where(self._iota(n).flip(0), -1).max(-1, keepdim=True)
+        return behind.neg().add(n - 1)
+
+    def _selected_key(self, rank: Self, bits: int) -> tuple[Self, Self]:
+        """The key of each row that `rank` (rows, 1) others precede in order, and how many of these equal it: its
+        digits from the highest, each by counting those of the keys that begin alike."""
+        rows, n = self._fixed(0, "order statistic"), self._fixed(1, "order statistic")
         passes, width, _ = _digits(rows, n, bits)
-        bins, keys = 1 << width, self.contiguous()
+        bins, keys = 1 << width, self
         found: Self | None = None
         zeros = rank._new(UOp.const(0, dtypes.int32))._broadcast_to((rows, bins))
         ones = rank._new(UOp.const(1, dtypes.int32))._broadcast_to((rows, n))
@@ -251,8 +276,7 @@ class Sorting(Gathering, Scan):
             at = at.cast(keys.dtype).bitwise_left_shift(p * width)
             found = (at if found is None else found.add(at)).contiguous()
         assert found is not None
-        behind = keys.eq(found).where(self._iota(n).flip(0), -1).max(-1, keepdim=True)
-        return behind.neg().add(n - 1)
+        return found, rank
 
     def _insertion(self, wanted: Self, after: bool) -> Self:
         """Where values belong in this sorted last axis (int32): before equal elements, or after them."""
@@ -297,6 +321,14 @@ def _by_digits(rows: int, n: int, bits: int) -> int:
     """What sorting by digits costs, in steps of a reduction."""
     passes, width, blocks = _digits(rows, n, bits)
     return passes * (KERNELS * LAUNCH + rows * (STEP * n + COUNT * blocks * (1 << width)))
+
+
+def _by_selection(rows: int, n: int, k: int, bits: int) -> int:
+    """What finding the first k of n by the k-th costs, in steps of a reduction."""
+    passes, width, _ = _digits(rows, n, bits)
+    select = passes * (KERNELS * LAUNCH + rows * (SELECT * n + COUNT * (1 << width)))
+    order = min(_by_pairs(rows, k), _by_digits(rows, k, bits))
+    return select + KERNELS * LAUNCH + rows * STEP * n + order
 
 
 def _block_sizes(rows: int, n: int, k: int) -> list[int]:
