@@ -26,12 +26,8 @@ from tinyweb.graph.schedule.ordered import BLOCK, WIDE
 from tinyweb.graph.schedule.work import LAUNCH
 
 DIGIT = 8  # bits of a digit: so many counts of a block are about as many as its elements
-PAIR, STEP, COUNT, SELECT = (
-    1,
-    12,
-    3,
-    4,
-)  # costs of a pair of keys; of a key in a pass, of a count, of a key in a selection's pass
+PAIR, STEP, COUNT = 1, 12, 3  # costs of a pair of keys; of a key in a pass, and of a count: steps of a reduction
+SELECT = 4  # cost of a key in a pass of a selection
 BLOCKS = 16  # at least so many are compared with each other at once
 KERNELS = 5  # launches of a pass
 _WORDS: dict[int, DType] = {32: dtypes.uint32, 64: dtypes.uint64}
