@@ -1,4 +1,5 @@
-"""Graphs of ordinary networks beside onnxruntime and onnxruntime-web: what PyTorch's exporter writes, as it is.
+"""Graphs of ordinary networks beside onnxruntime and onnxruntime-web: what PyTorch's exporter writes, as it is, what
+onnxruntime makes of some of these in 8-bit integers, and what skl2onnx writes of scikit-learn's models.
 
 A figure is a call whose inputs are in memory, with its outputs. The first call is a note of ours: the seconds from the
 file to the first result, with what is compiled already (`TINYWEB_CACHE` of an empty folder: with nothing).
@@ -22,7 +23,8 @@ from benchmarks.checkpoints import FOLDER
 from benchmarks.contestant import Arrays, Contestant
 from benchmarks.harness import MILLISECONDS, Peer, Row, Side, close
 from benchmarks.native.kernels import timed
-from benchmarks.worker import ROOT, Worker
+from benchmarks.onnx.peers import LEARNED, QUANTISED
+from benchmarks.worker import ROOT, Worker, peer_python
 
 NAMES = (
     "resnet", "mobilenet_v2", "mobilenet_v3", "convnext", "efficientnet", "vit", "swin", "detr", "bert", "gpt2",
@@ -30,6 +32,7 @@ NAMES = (
 )  # fmt: skip
 """Those of `benchmarks.onnx.models`, which needs PyTorch: the peers' interpreter has none."""
 NATIVE, WEB, ERROR = 1.0, 1.4, 1e-3
+STEP = 0.1  # of the largest value: a step of 8 bits and what it becomes in the layers behind it
 VERSION = 2  # of the models: another number makes files anew
 
 
@@ -42,7 +45,11 @@ def made(name: str) -> Path:
     """The same, where they are."""
     folder = files(name)
     if not (folder / "model.onnx").exists():
-        command = [sys.executable, "-m", "benchmarks.onnx.models", name, str(folder)]
+        if name in QUANTISED or name in LEARNED:
+            command = [peer_python(), "-m", "benchmarks.onnx.peers", name, str(folder)]
+            command += [str(made(QUANTISED[name]))] if name in QUANTISED else []
+        else:
+            command = [sys.executable, "-m", "benchmarks.onnx.models", name, str(folder)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"exporting {name} failed: {done.stderr.strip().splitlines()[-1]}")
@@ -158,12 +165,14 @@ CHROMIUM = Worker.of(HERE + "Graphs")  # one for all rows
 
 
 def row(name: str, ours: Side, theirs: Side, target: float, where: str) -> Row:
+    graph = name.rsplit("-", 2)[0].removeprefix("onnx-")
+    how = "as onnxruntime quantises it" if graph in QUANTISED else "of scikit-learn" if graph in LEARNED else ""
     return Row(
         name=name,
         group="onnx",
-        work=f"{name.rsplit('-', 2)[0].removeprefix('onnx-')} as PyTorch exports it, {where}",
+        work=f"{QUANTISED.get(graph, graph)} {how or 'as PyTorch exports it'}, {where}",
         ours=ours,
-        peers=(Peer(theirs, target, close(ERROR)),),
+        peers=(Peer(theirs, target, close(STEP if graph in QUANTISED else ERROR)),),
         unit=MILLISECONDS,
         priority=2,
         seconds=40,
@@ -187,5 +196,6 @@ def web_row(work: str, threads: int) -> Row:
 
 
 def rows() -> list[Row]:
-    native = [native_row(work, threads) for threads in (2, 1) for work in NAMES]
-    return native + [web_row(work, 2) for work in NAMES]
+    works = (*NAMES, *QUANTISED, *LEARNED)
+    native = [native_row(work, threads) for threads in (2, 1) for work in works]
+    return native + [web_row(work, 2) for work in works]
