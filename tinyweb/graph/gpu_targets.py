@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.target import POINTERS, Target, cpu_target, webgpu_target
+from tinyweb.graph.target import CONVERSION, POINTERS, Target, cpu_target, webgpu_target
 
 BUSY = 1 << 15  # threads that keep a card busy: 256 for each of 128 processors
 _F64 = frozenset({dtypes.float64})
@@ -20,7 +20,7 @@ _ANY = Target(
     has_threads=True, grid_dims=3, shared_bytes=32 << 10, max_workgroup=(256, 256, 64), max_invocations=256,
     max_grid=65535, max_buffers=POINTERS,
     checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
-    scattered_stores=True, scattered_loads=True,
+    scattered_stores=True, scattered_loads=True, convert_cost=CONVERSION,
 )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
         storage=_ANY.storage | _F64 | _F16 | (_BF16 if ampere else frozenset()),
         shared_bytes=_NVIDIA_SHARED.get(arch, 227) << 10, max_workgroup=(1024, 1024, 64), max_invocations=256,
         subgroups=True, instructions=(*matrices, "dot4_words"), loads_rows=True, copies_ahead=ampere, max_vector=16,
-        thread_registers=255, busy_threads=BUSY,
+        thread_registers=255, busy_threads=BUSY, logic_operands=3,
     )  # fmt: skip
 
 
@@ -100,6 +100,6 @@ def amd_target(arch: str = "gfx1100") -> Target:
         _ANY, name=arch, language="hip", arithmetic=_ANY.arithmetic | _F64,
         storage=_ANY.storage | _F64 | _F16 | _BF16, max_vector=16,
         shared_bytes=(160 if arch == "gfx950" else 64) << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
-        subgroups=True, thread_registers=256, busy_threads=BUSY,
+        subgroups=True, thread_registers=256, busy_threads=BUSY, logic_operands=3,
         instructions=(*_AMD_MATRICES.get(arch, ()), *(("dot4_words",) if dots else ())),
     )  # fmt: skip

@@ -15,6 +15,7 @@ _ALL_C = _WIDE | {
 
 THREAD_REGISTERS = 128  # of a thread, where nothing is known of the GPU
 BUSY_THREADS = 1 << 13  # threads that keep the GPU of a phone or of a laptop's processor busy
+CONVERSION = 4.0  # steps that GPUs take, beside one of logic: NVIDIA's do 16 in a cycle of a multiprocessor, and 64
 POINTERS = 2**31 - 1  # parameters of a function of C: there is no limit
 
 
@@ -37,6 +38,8 @@ class Target:
     product_cost: float = 0.5  # cycles of a multiplication and addition of vectors
     load_cost: float = 0.5  # cycles of a vector load with its address
     broadcast_cost: float = 0.5  # … of loading one number into all lanes
+    convert_cost: float = 1.0  # of making a float of an integer, beside logic: slow ones do it by the number's bits
+    logic_operands: int = 2  # of an operation of logic; with 3, bits are masked and others set at once
     prefetch_bytes: int = 0  # how far ahead it is worth asking for memory that is read in order; 0: it cannot
     cache_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
     # how often what has a border is read, in sums, before a copy that has it costs less than finding out at each load
@@ -170,7 +173,7 @@ def webgpu_target(
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
-        scattered_stores=True, scattered_loads=True,
+        scattered_stores=True, scattered_loads=True, convert_cost=CONVERSION,
         instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads, thread_registers=thread_registers,
         busy_threads=busy_threads,
     )  # fmt: skip

@@ -109,3 +109,21 @@ template <class To, class From> {_FUNCTION} To as(From value) {{
   return out;
 }}
 """
+
+CUDA_AND_OR = f"""\
+{_FUNCTION} unsigned and_or(unsigned a, unsigned b, unsigned c) {{
+#ifdef __CUDA_ARCH__
+  unsigned out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+  return out;
+#else
+  return a & b | c;
+#endif
+}}
+template <int N>
+{_FUNCTION} Vector<unsigned, N> and_or(Vector<unsigned, N> a, Vector<unsigned, N> b, Vector<unsigned, N> c) {{
+#pragma unroll
+  for (int i = 0; i < N; i++) a[i] = and_or(a[i], b[i], c[i]);
+  return a;
+}}
+"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tinyweb.render_c.cuda_prelude import CUDA_BRAIN, CUDA_HALF, CUDA_PRELUDE
+from tinyweb.render_c.cuda_prelude import CUDA_AND_OR, CUDA_BRAIN, CUDA_HALF, CUDA_PRELUDE
 from tinyweb.render_c.gpu_prelude import HIP_PRELUDE, OPENCL_PRELUDE
 
 _WORDS = {
@@ -53,6 +53,7 @@ class Dialect:
     subgroup_size: str = ""
     atomic: Mapping[str, str] = field(default_factory=dict)  # updates of the word at {place} with {value}
     fused: str = ""  # a · b + c of floats, rounded once or twice
+    and_or: str = ""  # the helper for a & b | c of words, where the compiler finds no single operation for that
     dot4: str = ""  # the body of `i32 dot4(u32 a, u32 b, i32 c)`: c and the four products of signed bytes
     half_to_single: str = ""  # the bodies of functions between the bits of halves and singles {n} `x`
     single_to_half: str = ""
@@ -221,6 +222,7 @@ CUDA = replace(
         "add": _SHUFFLES.replace("COMBINED", "x + y"),
         "max": _SHUFFLES.replace("COMBINED", "x < y ? y : x"),
     },
+    and_or=CUDA_AND_OR,
     dot4="return __dp4a((i32)a, (i32)b, c);",
     half_to_single='f32 y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((u16)x)); return y;',
     single_to_half='u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y;',

@@ -41,6 +41,15 @@ def _muladd(k: KernelText, u: UOp) -> str:
     return f"{k.dialect.fused}({a}, {b}, {c})"
 
 
+def _or(k: KernelText, u: UOp) -> str:
+    """Bits of a word and others, in one operation where that is written."""
+    masked, others = u.src
+    if not k.dialect.and_or or u.dtype is not dtypes.uint32 or masked.op is not Ops.AND:
+        return EMITTERS[Ops.OR](k, u)
+    k.need("and_or", k.dialect.and_or, set())
+    return f"and_or({', '.join(bare(k.x(s)) for s in (*masked.src, others))})"
+
+
 def _f16_to_f32(k: KernelText, u: UOp) -> str:
     return _half(k, "f16_to_f32", u, "u32", "f32")
 
@@ -81,5 +90,5 @@ def _subgroup(k: KernelText, u: UOp) -> str:
 
 GPU_EMITTERS: Mapping[Ops, Emitter] = {
     **EMITTERS, Ops.MAX: _maximum, Ops.MULADD: _muladd, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
-    Ops.DOT: _dot, Ops.SUBGROUP: _subgroup, Ops.CAST: cast, Ops.STACK: stack,
+    Ops.OR: _or, Ops.DOT: _dot, Ops.SUBGROUP: _subgroup, Ops.CAST: cast, Ops.STACK: stack,
 }  # fmt: skip

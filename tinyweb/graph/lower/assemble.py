@@ -11,6 +11,7 @@ from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.lower.alternatives import choose_in_loads
 from tinyweb.graph.lower.blocks import block_sums
 from tinyweb.graph.lower.broadcast import broadcast
+from tinyweb.graph.lower.conversion import convert_by_bits
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.devectorize import devectorize
 from tinyweb.graph.lower.hardware import bind_hardware
@@ -50,7 +51,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     # what lowering finds unused stays a parameter: whoever launches the kernel passes it
     effects = effects.replace(src=(*effects.src, *params))
     expanded, memory = devectorize(effects, target, arrays)
-    expanded = split_int64(expanded, target)
+    expanded = convert_by_bits(split_int64(expanded, target), target)
     if target.has_threads:
         expanded = choose_in_loads(expanded)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):

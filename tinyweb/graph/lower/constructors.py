@@ -111,6 +111,11 @@ def stack(lanes: Sequence[UOp]) -> UOp:
     return UOp(Ops.STACK, first.dtype, tuple(lanes))
 
 
+def vector(values: Sequence[float], dtype: DType) -> UOp:
+    """A vector of constants."""
+    return stack([UOp.const(v, dtype) for v in values])
+
+
 def lanes_of(u: UOp) -> int:
     """The number of lanes of a program's value: 1 for a scalar."""
     shape = u.shape

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Fragments, Ops, UOp, is_lane, lane_count
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Fragments, Ops, RowsArg, UOp, is_lane, lane_count
 from tinyweb.graph.lower.constructors import index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.devectorize_base import Chunk, Point, chunks, first_lane, points
@@ -22,6 +22,7 @@ from tinyweb.graph.lower.devectorize_loads import QUAD, Loads
 from tinyweb.graph.lower.formats import looked_up
 from tinyweb.graph.lower.memory_access import MIDDLE, Memory
 from tinyweb.graph.optimize.instructions import upper_planes
+from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
 CHAIN, FEW_SUMS = 4, 2  # instructions that wait for each other, and vectors of sums beside them that do not
@@ -49,6 +50,7 @@ class _Devectorizer(Loads, Dots):
     # -- effects -----------------------------------------------------------------------------------------------
     def effects(self, root: UOp) -> tuple[UOp, ...]:
         """What an effect (or memory, or a loop) becomes: several effects, where it had lanes."""
+        self.memory.wordwise = self._wordwise(root)
         for u in self._effect_order(root):
             if u in self._effects:
                 continue
@@ -62,6 +64,27 @@ class _Devectorizer(Loads, Dots):
                 src = tuple(e for s in u.src for e in self._dependency(s))
                 self._effects[u] = (u.replace(dtype=src[0].dtype if u.op is Ops.AFTER else u.dtype, src=src),)
         return self._effects[root]
+
+    def _wordwise(self, root: UOp) -> frozenset[UOp]:
+        """Parameters of bytes that are read four side by side at least, to be computed with: their words are loaded,
+        whose bits are floats in fewer steps than bytes.
+        """
+        if not self.target.has_threads or self.target.convert_cost <= 1:
+            return frozenset()
+        nodes = root.toposort()
+        found = {u for u in nodes if u.op is Ops.PARAM and u.dtype.bits == 8 and u.dtype.is_int}
+        for u in nodes:
+            if u.op is Ops.STORE or (u.op is Ops.LOAD and not self._reads_words(u)):
+                found.discard(u.src[0].buffer)
+        return frozenset(u for u in found if u.arg.size % 4 == 0)
+
+    def _reads_words(self, load: UOp) -> bool:
+        if load.dtype.bits != 32 or isinstance(load.arg, RowsArg):
+            return False
+        base, strides = self._affine_of(load.src[1])
+        along = [r for r, step in strides.items() if step == 1 and r.arg.kind is AxisKind.VECTOR]
+        whole = any(chunks(r, self.target)[0].width % 4 == 0 for r in along)
+        return whole and all(n % 4 == 0 for n in (const_factor(base) or 0, *strides.values()) if n != 1)
 
     def _dependency(self, u: UOp) -> tuple[UOp, ...]:
         """What must have happened: effects, or values that must have been read."""
@@ -272,8 +295,6 @@ class _Devectorizer(Loads, Dots):
                 return centred
         if u.op is Ops.LOOKUP:
             return looked_up(src[0], u.arg.numbers, width)
-        if u.op is Ops.SHL and (large := self.memory.sixteenfold.get(src[0])) is not None and src[1].arg == 4:
-            return large
         if width > 1:
             if u.op is Ops.WHERE and src[0].shape and self.target.has_threads:
                 axis = next(r for r in u.src[0].lanes if isinstance(point[r], Chunk))
@@ -326,10 +347,12 @@ class _Devectorizer(Loads, Dots):
         for at in points([r for r in axes if r is not vector]):
             for c in chunks(vector, self.target):
                 whole = {**point, **at, vector: c}
-                if start is not None and self.target.has_threads and inner.op is Ops.MUL and u.dtype.is_float:
+                if self.target.has_threads and inner.op is Ops.MUL and u.dtype.is_float:
+                    # a thread's lanes are numbers of its own: one after the other they need no sums of sums
                     factors = [splat(self.value(s, whole), c.width) for s in inner.src]
                     for i in range(c.width):
-                        start = UOp(Ops.MULADD, u.dtype, (*(lane(f, i) for f in factors), start))
+                        a, b = (lane(f, i) for f in factors)
+                        start = a * b if start is None else UOp(Ops.MULADD, u.dtype, (a, b, start))
                     continue
                 sums = self._combine(u, sums, inner, whole, dot, along)
         if sums is None and start is not None:

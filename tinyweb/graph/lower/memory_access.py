@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Space, UOp, toposort
-from tinyweb.graph.lower.constructors import add, index_const, lane, lanes_of, make, splat, stack
+from tinyweb.graph.lower.constructors import add, index_const, lane, lanes_of, make, splat, stack, vector
 from tinyweb.graph.lower.formats import decode, encode
 from tinyweb.graph.symbolic import const_factor, simplify
 from tinyweb.graph.target import Target
@@ -66,8 +66,8 @@ class Memory:
 
     def __init__(self, target: Target):
         self.target = target
+        self.wordwise: frozenset[UOp] = frozenset()  # parameters of bytes that are read as words
         self.partial_updates = False  # some store had to update a part of a carrier
-        self.sixteenfold: dict[UOp, UOp] = {}  # 4-bit integers with a sign, 16 times as large
         self.centred: dict[UOp, UOp] = {}  # 4-bit integers without one, less 8
         self._alignment: dict[UOp, int] = {}
         self._word: dict[tuple[Place, int], tuple[Place, UOp | int]] = {}
@@ -79,7 +79,8 @@ class Memory:
             moved = memory.op is Ops.BUFFER and memory.arg.space is Space.SHARED and memory.dtype.is_float
             return memory.replace(dtype=carrier_of(memory.dtype, self.target)) if moved else memory
         carrier = carrier_of(memory.dtype, self.target)
-        if carrier is dtypes.uint8 and memory.dtype.bits < 8 and memory.arg.size % (32 // memory.dtype.bits) == 0:
+        packed = carrier is dtypes.uint8 and memory.dtype.bits < 8 and memory.arg.size % (32 // memory.dtype.bits) == 0
+        if packed or memory in self.wordwise:
             carrier = U32  # whole words: one load for many elements
         per = carrier.bits // memory.dtype.bits
         return UOp(Ops.PARAM, carrier, (), replace(memory.arg, size=-(-memory.arg.size // per)))
@@ -179,26 +180,18 @@ class Memory:
                 up = [32 - bits - n * bits for n in known]
                 if not self.target.lane_shifts and len(set(up)) > 1:
                     # all lanes are shifted by one amount; a product shifts each by its own
-                    high = word * _vector([1 << n for n in up], U32)
+                    high = word * vector([1 << n for n in up], U32)
                 else:
-                    high = _shift(Ops.SHL, word, _vector(up, U32))
+                    high = _shift(Ops.SHL, word, vector(up, U32))
                 value = high.bitcast(I32) if stored.kind == "int" else high
-                value = _shift(Ops.SHR, value, _vector([32 - bits] * width, value.dtype)).cast(dtype)
-                if self.target.has_threads and stored is dtypes.int4:
-                    # a mask takes the even elements out of a word, or the odd ones: the high halves of its bytes
-                    masked = [
-                        _shift(Ops.SHL, w, UOp.const(4 - n % 2 * 4, U32)) & 0xF0F0F0F0 for w, n in zip(words, known)
-                    ]
-                    octets = _shift(Ops.SHL, stack(masked), _vector([24 - n // 2 * 8 for n in known], U32)).bitcast(I32)
-                    self.sixteenfold[value] = _shift(Ops.SHR, octets, _vector([24] * width, I32)).cast(dtype)
-                return value
-            down = _shift(Ops.SHR, word, _vector([n * bits for n in known], U32))
+                return _shift(Ops.SHR, value, vector([32 - bits] * width, value.dtype)).cast(dtype)
+            down = _shift(Ops.SHR, word, vector([n * bits for n in known], U32))
         else:
             shifts = [(index_const(n) if isinstance(n, int) else n).cast(U32) * UOp.const(bits, U32) for n in numbers]
             down = _shift(Ops.SHR, word, stack(shifts))
         if carrier_bits == bits or stored.is_float:
             return self._decode(down, stored, dtype)
-        return self._decode(down & _vector([(1 << bits) - 1] * width, U32), stored, dtype)
+        return self._decode(down & vector([(1 << bits) - 1] * width, U32), stored, dtype)
 
     def _decode(self, raw: UOp, stored: DType, dtype: DType) -> UOp:
         """The value whose representation `raw` holds: in the memory's own type, or as low bits of an unsigned
@@ -207,7 +200,7 @@ class Memory:
         width = lanes_of(raw)
         if stored.is_float and stored.bits < 32 and dtype is U32:
             bits = raw.bitcast(_UNSIGNED[stored.bits]) if raw.dtype is stored else raw
-            return bits.cast(U32) & _vector([(1 << stored.bits) - 1] * width, U32)
+            return bits.cast(U32) & vector([(1 << stored.bits) - 1] * width, U32)
         if raw.dtype is stored:
             return raw.cast(dtype)
         if dtype is stored and stored.is_float:
@@ -216,11 +209,11 @@ class Memory:
         if stored.is_float:
             return decode(bits, stored, width).cast(dtype)
         if stored.kind == "bool":
-            zero = bits.alu(Ops.EQUAL, _vector([0] * width, U32))
+            zero = bits.alu(Ops.EQUAL, vector([0] * width, U32))
             return zero.alu(Ops.XOR, splat(UOp.const(True, dtypes.bool), width)).cast(dtype)
         if stored.kind == "int":
-            up = _vector([32 - stored.bits] * width, U32)
-            down = _vector([32 - stored.bits] * width, I32)
+            up = vector([32 - stored.bits] * width, U32)
+            down = vector([32 - stored.bits] * width, I32)
             return _shift(Ops.SHR, _shift(Ops.SHL, bits, up).bitcast(I32), down).cast(dtype)
         return bits.cast(dtype)
 
@@ -304,10 +297,6 @@ class Memory:
         else:
             bits = value.cast(U32)
         return bits.cast(carrier)
-
-
-def _vector(values: list[int], dtype: DType) -> UOp:
-    return stack([UOp.const(v, dtype) for v in values])
 
 
 def _shift(op: Ops, value: UOp, amount: UOp) -> UOp:

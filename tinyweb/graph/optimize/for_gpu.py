@@ -218,7 +218,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
                 steps //= words
             lanes = [r for r in ranges_of(b.kernel) if r.arg.kind in LANES]
             if k.volume(reused) * width <= k.volume(lanes):
-                b.attempt(Factor(tuple(r.arg.name for r in lanes), large=True))
+                b.attempt(Factor(tuple(r.arg.name for r in lanes)))
         else:
             outputs //= width
     # what the operand with most memory is read for comes first

@@ -220,13 +220,11 @@ class RFactor(Action):
 @dataclass(frozen=True)
 class Factor(Action):
     """The axes of float sums are summed apart from the factors that do not vary along them: Σ Σ s · x · v becomes
-    Σ s · Σ x · v. `large`: 4-bit integers among the factors are summed 16 times as large, as bytes have them in their
-    high halves.
+    Σ s · Σ x · v.
     """
 
     name: ClassVar[str] = "factor"
     axes: tuple[str, ...]
-    large: bool = False
 
     def apply(self, kernel: UOp) -> UOp:
         axes = [find_axis(kernel, a) for a in self.axes]
@@ -238,10 +236,6 @@ class Factor(Action):
             inside, outside = ([x for x in parts if x.ranges.isdisjoint(axes) == same] for same in (False, True))
             fits = u.arg is Ops.ADD and u.dtype.is_float and set(axes) <= set(u.src[1:]) and inside and outside
             self.require(fits, "no factor of a sum of floats is the same along them, and another is not")
-            for i, x in enumerate(inside if self.large else ()):
-                if (integer := _nibble(x)) is not None:
-                    inside[i] = integer.alu(Ops.SHL, 4).cast(x.dtype)
-                    outside.append(UOp.const(1 / 16, x.dtype))
             total = u.replace(src=(reduce(mul, inside), *axes))
             rest = tuple(r for r in u.src[1:] if r not in axes)
             value = reduce(mul, outside) * total
@@ -252,10 +246,3 @@ class Factor(Action):
 
 def _factors(value: UOp) -> list[UOp]:
     return [x for s in value.src for x in _factors(s)] if value.op is Ops.MUL else [value]
-
-
-def _nibble(factor: UOp) -> UOp | None:
-    """The int32 of a 4-bit integer in memory that a factor is, one with a sign or without it less 8."""
-    while factor.op is Ops.CAST and (factor.dtype.is_float or factor.dtype.is_signed):
-        factor = factor.src[0]
-    return factor.cast(dtypes.int32) if raises(factor) == 8 else None
