@@ -90,6 +90,27 @@ def test_values(device: str, heads: int, shared: int, rows: int, keys: int, widt
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("device", ["CPU", "INTERPRETER", *OTHERS])
+@pytest.mark.parametrize(("rows", "keys"), [(49, 49), (7, 13), (5, 64), (4, 100)])
+def test_keys_that_lie_side_by_side(device: str, rows: int, keys: int) -> None:
+    """With a bias of their own for each query: scores are vectors, of which the last leaves out what is beyond."""
+    q, k, v = data(3, rows, 32), data(3, 32, keys, seed=1), data(3, keys, 32, seed=2)
+    bias = data(rows, keys, seed=3)
+    tq, tk, tv, tb = (Tensor(x, device=device).realize() for x in (q, k, v, bias))
+    got = ((tq @ tk + tb).softmax(-1) @ tv).numpy()
+    scores = q.astype(np.float64) @ k + bias
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)
+
+
+def test_vectors_of_scores_are_chosen() -> None:
+    q, k, v, bias = (Tensor(data(*shape)).realize() for shape in ((3, 49, 32), (3, 32, 49), (3, 49, 32), (49, 49)))
+    kernel = one_kernel(lambda: (q @ k + bias).softmax(-1) @ v)
+    chosen = [a for a in heuristic(kernel, cpu_target(16, 1)) if isinstance(a, Online)]
+    assert [a.vector for a in chosen] == [True]
+    assert [a.vector for a in heuristic(kernel, wasm_target()) if isinstance(a, Online)] == [False]
+
+
 @pytest.mark.parametrize("device", ["CPU", "INTERPRETER", "WASM", "WEBGPU"])
 @pytest.mark.parametrize(("rows", "keys", "window", "ahead"), [(70, 70, 16, 0), (33, 200, 40, 150), (9, 61, 5, 7)])
 def test_windows(device: str, rows: int, keys: int, window: int, ahead: int) -> None:

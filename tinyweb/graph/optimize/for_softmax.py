@@ -108,9 +108,20 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
     # the sums of all rows and of the columns at hand stay in registers
     lanes = k.size(along) if along is not None else 1
     columns = power_of_two(lanes, min(8 // rows, 4) * b.target.vector_lanes)
-    b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
+    columns = columns if columns > 1 else 0
+    if _lies_along_row(b, softmax):
+        vector = 8 // rows * b.target.vector_lanes
+        b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, min(vector, BLOCK), columns, vector=True))
+        return
+    b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns))
     narrow = any(u.src[0].dtype.bits < 32 for u in _keys(softmax))
     _vector_of_products(b, softmax, max(b.target.vector_lanes, NARROW if narrow else 1))
+
+
+def _lies_along_row(b: Builder, softmax: Softmax) -> bool:
+    """Whether keys lie side by side, element by element, and so does what else a score reads: scores are vectors."""
+    loads = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
+    return b.target.masked_loads and all(b.k.contiguous(u, softmax.row) and u.dtype.bits == 32 for u in loads)
 
 
 def _vectors_that_fit(size: Size, lanes: int) -> int:

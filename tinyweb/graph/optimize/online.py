@@ -18,7 +18,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, UOp, as_index, nested, row_major, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import filling, replace_in_order, stage_of
+from tinyweb.graph.optimize.rewrite import filling, gate_loads, replace_in_order, stage_of
 from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
@@ -33,13 +33,13 @@ ALIGNED = 4  # keys: blocks begin at a multiple of so many
 class Online(Action):
     """The softmax whose maximum runs over `axis`, and the sums it weights, go through the row in blocks of `block`.
 
-    Weights of a block lie in `space`. In REGISTER memory scores lie beside them, `together` computed side by side, and
-    weights are vectors. For SHARED memory each thread keeps scores of its own: `across` threads of dimension x and
-    `split` of dimension y, or z where y is bound to rows of scores, share a block, and each of the `split` sums its
-    part of it; they combine their sums after the last block. Rows that are threads have weights each. Of a vector axis
-    of the sums, `columns` lanes are summed at a time (0: all), so that a block's sums stay in registers. With `skip`,
-    blocks that a mask leaves nothing of are not walked. Axis i becomes i.0 over blocks, and inside of it i.sum over a
-    block's weights. Axes that only the sums vary over must be bound before.
+    Weights of a block lie in `space`. In REGISTER memory scores lie beside them, `together` computed side by side, as
+    lanes of vectors if they are `vector`, and weights are vectors. For SHARED memory each thread keeps scores of its
+    own: `across` threads of dimension x and `split` of dimension y, or z where y is bound to rows of scores, share a
+    block, and each of the `split` sums its part of it; they combine their sums after the last block. Rows that are
+    threads have weights each. Of a vector axis of the sums, `columns` lanes are summed at a time (0: all), so that a
+    block's sums stay in registers. With `skip`, blocks that a mask leaves nothing of are not walked. Axis i becomes i.0
+    over blocks, and inside of it i.sum over a block's weights. Axes that only the sums vary over must be bound before.
     """
 
     name: ClassVar[str] = "online"
@@ -51,6 +51,7 @@ class Online(Action):
     across: int = 1
     split: int = 1
     skip: bool = True
+    vector: bool = False
 
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal scores are told by their canonical form
@@ -227,7 +228,8 @@ class _Steps:
         block, together = self.action.block, self.action.together
         ranges = [index := self._range("score", block // together)]
         if together > 1:
-            ranges.append(inner := self._range("score.1", together, AxisKind.UNROLL))
+            kind = AxisKind.VECTOR if self.action.vector else AxisKind.UNROLL
+            ranges.append(inner := self._range("score.1", together, kind))
             index = index * together + inner
         return stage_of(self._score(index, ranges), ranges, self.action.space)
 
@@ -235,8 +237,12 @@ class _Steps:
         """A score of a block; beyond the row there are none."""
         softmax = self.softmax
         at = self._at(index)
-        inside = at if self.whole else at.minimum(self.size + -1)
-        score = substitute(softmax.score, {softmax.row: inside}).cast(self.dtype)
+        score = softmax.score
+        if self.action.vector and not self.whole:
+            # vectors of neighbours leave out what does not exist
+            score = gate_loads(score, softmax.row, softmax.row, self.step, softmax.row < self.size)
+        inside = at if self.whole or self.action.vector else at.minimum(self.size + -1)
+        score = substitute(score, {softmax.row: inside}).cast(self.dtype)
         score = substitute(score, {u: self._once(u, ranges) for u in self._fixed(softmax.score)})
         return score if self.whole else (at < self.size).where(score, self.lowest)
 
