@@ -16,11 +16,22 @@ from PIL import Image
 import tinyweb.export.detect as export
 from tinyweb.cli import main
 from tinyweb.errors import ExportError, ModelFormatError
+from tinyweb.export.choices import bits
 from tinyweb.export.detect import DetectOptions, export_detect, parse_size
+from tinyweb.export.detect_report import compare_pictures, matches, overlap
+from tinyweb.export.fitting import Misfit, most_exact
+from tinyweb.export.profiles import Fit
 from tinyweb.export.site import copy_notices
 from tinyweb.formats.images import read_image
+from tinyweb.models.convnet import RandomWeights, convolution
 from tinyweb.models.detection import Detection, Detector, Settings
 from tinyweb.models.yolov8 import YOLOv8
+from tinyweb.nn.precision import Recipe
+from tinyweb.nn.quantize import QuantizedWeight
+from tinyweb.nn.state import get_state_dict
+from tinyweb.quantization import Report
+from tinyweb.quantization.prepare import Made
+from tinyweb.quantization.report import lines
 from tinyweb.tensor import Tensor
 
 MODEL = Path(__file__).parents[2] / "assets" / "models" / "tinyyolo"
@@ -129,12 +140,74 @@ def test_refused_before_any_work(built: None, tmp_path: Path, monkeypatch: pytes
             export_detect(tmp_path / "x.pt", tmp_path / "site", options)
         assert not (tmp_path / "site").exists()
 
-    refuse(DetectOptions(quant="q4"), "There is no precision 'q4' for detectors: choose one of f16, f32")
+    refuse(DetectOptions(quant="q7"), "There is no precision 'q7' for detectors: choose one of f32, f16, q8, q6")
+    refuse(DetectOptions(profile="toaster"), "there is no profile 'toaster'")
+    refuse(DetectOptions(evaluate=tmp_path / "no.png"), r"no\.png is no picture, nor a folder of them")
+    refuse(DetectOptions(evaluate=tmp_path), "is no picture, nor a folder of them")
     refuse(DetectOptions(max_boxes=0), "0 boxes are not possible")
     monkeypatch.undo()
     monkeypatch.setattr(export, "check_page", lambda task: None)
     with pytest.raises(ModelFormatError, match="does not exist: give the path"):
         export_detect(tmp_path / "x.pt", tmp_path / "site")
+
+
+def test_the_report_of_integers() -> None:
+    made = Made()
+    model = YOLOv8.load(MODEL, "CPU", Recipe.of("q8").watched(made.watch))
+    report = made.report("q8", model)
+    assert {layer.kind for layer in report.layers} == {"q8", "f16"}  # small ones stay floats
+    assert all(0.001 < layer.error < 0.01 for layer in report.layers if layer.kind == "q8")
+    assert len(report.layers) == 63 and report.weights < 0.28 * report.before
+    assert report.before == sum(t.nbytes() for t in get_state_dict(YOLOv8.load(MODEL, "CPU")).values())
+
+
+def test_convolutions_with_integers_compute_with_the_values_they_stand_for() -> None:
+    x = Tensor(np.random.default_rng(0).standard_normal((1, 16, 6, 5)).astype(np.float32))
+    given = RandomWeights(1), "conv", "bn", (32, 16, 3), 2, 1e-5, None
+    plain, integers = convolution(*given), convolution(*given, Recipe.of("q8"))
+    assert isinstance(integers.weight, QuantizedWeight)
+    values = integers.weight.dense().numpy().reshape(plain.weight.shape)
+    wanted = x.conv2d(Tensor(values), plain.bias, 2, 1).numpy()
+    np.testing.assert_allclose(integers(x).numpy(), wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(wanted, plain(x).numpy(), atol=0.05)
+
+
+def test_boxes_that_are_found_again(tmp_path: Path) -> None:
+    def box(x: float, label: str = "a") -> Detection:
+        return Detection(label, 0.5, (x, 0, x + 10, 10))
+
+    assert overlap((0, 0, 10, 10), (5, 0, 15, 10)) == pytest.approx(1 / 3)
+    assert overlap((0, 0, 1, 1), (2, 2, 3, 3)) == 0 == overlap((1, 1, 1, 1), (1, 1, 1, 1))
+    assert matches([box(0), box(1)], [box(0.5)]) == 1  # each once
+    assert matches([box(0), box(40), box(80)], [box(2), box(46), box(80, "b")]) == 1
+    detector = Detector(Corners(), (32, 64), Settings(0.2, 0.5))
+    Image.new("RGB", (64, 32), "white").save(tmp_path / "white.png")
+    Image.new("RGB", (64, 32), "black").save(tmp_path / "black.PNG")
+    found = compare_pictures(detector, detector, tmp_path, lambda *_: None)
+    assert (found["pieces"], found["boxes"], found["agreement"]) == (2, {"f32": 3, "quantised": 3, "same": 3}, 1.0)
+    report = Report("q8", 1, 4, [], evaluation=found)
+    assert report.fidelity == "the same boxes in 100.0 %"
+    assert lines(report)[-1].endswith("3 boxes, with f32 3, of which 3 are the same (100.0 % of both)")
+
+
+def test_the_most_exact_weights_that_fit() -> None:
+    """What is sure not to fit is not tried; what was asked for is the only choice."""
+    tried: list[str] = []
+
+    def write(kind: str) -> str:
+        tried.append(kind)
+        needs = 100 + int(62.5 * bits(kind))
+        if needs > 520:
+            raise Misfit(Fit("phone", "recent phone", False, needs, 520, "memory"), int(62.5 * bits(kind)))
+        return kind
+
+    assert most_exact("m", "phone", None, "f16", write) == "q6"
+    assert tried == ["f16", "q6"]
+    with pytest.raises(
+        ExportError, match="m does not fit on a recent phone with --quant q8: memory: leave out --quant"
+    ):
+        most_exact("m", "phone", "q8", "f16", write)
+    assert most_exact("m", "phone", "q4", "f16", write) == "q4"
 
 
 class Called:

@@ -32,9 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write(site: Path, source: Source, options: ImageOptions) -> dict[str, Any]:
     site.mkdir()
-    return write_model(
-        site / "model", "little", source, tiled_sizes(source, options), options, lambda step, done, total: None
-    )
+    sizes = tiled_sizes(source, options)
+    manifest, report = write_model(
+        site / "model", "little", source, sizes, options, lambda step, done, total: None
+    )  # fmt: skip
+    held = sum(part["weights"] for part in manifest["bytes"].values())
+    assert 0 <= held - report.weights < 1024  # they begin at multiples of a few bytes
+    assert {layer.name.split(".")[0] for layer in report.layers} == set(PARTS)
+    return manifest
 
 
 def test_what_is_written(folder: Path, tmp_path: Path) -> None:

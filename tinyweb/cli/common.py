@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tinyweb.export.compile import Progress
+    from tinyweb.export.profiles import Fit
     from tinyweb.quantization import QuantOptions, Report
     from tinyweb.sources import Wanted
 
@@ -95,6 +96,13 @@ Calibrate = Annotated[
     Path | None,
     typer.Option(
         "--calibrate", metavar="FILE", help="Fit integers to what the model does with this text.", show_default=False
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        help="Choose what fits a kind of device: desktop, integrated, phone, old-phone, wasm-4g, wasm-2g.",
+        show_default=False,
     ),
 ]
 Evaluate = Annotated[
@@ -234,6 +242,14 @@ def say_report(console: Console, report: Report) -> None:
 
     for line in lines(report):
         console.print(f"  {line}", markup=False)
+
+
+def say_fit(console: Console, fit: Fit | None, chosen: str) -> None:
+    """What was chosen for the device of a profile."""
+    from tinyweb.export.profiles import size
+
+    if fit is not None:
+        console.print(f"For a {fit.title}: {chosen}, {size(fit.needs)} of {size(fit.memory)}", markup=False)
 
 
 def sizes(given: list[str]) -> dict[str, Sequence[int]]:

@@ -20,6 +20,7 @@ from tinyweb.cli.common import (
     Group,
     Name,
     Output,
+    Profile,
     QuantEmbedding,
     QuantHead,
     ShardBytes,
@@ -30,6 +31,7 @@ from tinyweb.cli.common import (
     export_app,
     quant_options,
     say_devices,
+    say_fit,
     say_report,
     show_progress,
     stderr,
@@ -45,13 +47,7 @@ def export_chat(
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
     shard_bytes: ShardBytes = SHARD_BYTES,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            help="Choose what fits a kind of device: desktop, integrated, phone, old-phone, wasm-4g, wasm-2g.",
-            show_default=False,
-        ),
-    ] = None,
+    profile: Profile = None,
     name: Name = None,
     force: Force = False,
     activations: ActivationsChoice = None,
@@ -73,7 +69,6 @@ def export_chat(
     """
     from tinyweb.export.chat import ExportOptions
     from tinyweb.export.chat import export_chat as export
-    from tinyweb.export.profiles import size
 
     console = stderr()
     options = ExportOptions(
@@ -87,12 +82,7 @@ def export_chat(
         f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), "
         f"{made.kernels_per_token} kernels per token"
     )
-    if made.fit is not None:
-        weights = f"{made.quant} (what is stored, {made.report.kept})" if made.report.kept else made.quant
-        console.print(
-            f"For a {made.fit.title}: --quant {weights} --cache {made.cache} --context {made.context}, "
-            f"{size(made.fit.needs)} of {size(made.fit.memory)}",
-            markup=False,
-        )
+    weights = f"{made.quant} (what is stored, {made.report.kept})" if made.report.kept else made.quant
+    say_fit(console, made.fit, f"--quant {weights} --cache {made.cache} --context {made.context}")
     say_report(console, made.report)
     say_devices(console, output)

@@ -18,6 +18,7 @@ from tinyweb.cli.common import (
     Force,
     Name,
     Output,
+    Profile,
     ShardBytes,
     Targets,
     Tune,
@@ -25,11 +26,13 @@ from tinyweb.cli.common import (
     located,
     run_app,
     say_devices,
+    say_fit,
+    say_report,
     show_progress,
     source_argument,
     stderr,
 )
-from tinyweb.kinds import Floats
+from tinyweb.kinds import Kind
 
 Source = Annotated[str, source_argument("A YOLOv8 (.pt, .safetensors, .onnx)")]
 Size = Annotated[
@@ -43,8 +46,18 @@ def export_detect(
     source: Source,
     output: Output,
     size: Size = None,
-    quant: Annotated[Floats, typer.Option(help="Weights: 16 or 32 bit floats.")] = "f16",
+    quant: Annotated[
+        Kind | None,
+        typer.Option(help="Weights: 32 or 16 bit floats, integers of 8 to 3 bits (default: f16).", show_default=False),
+    ] = None,
     max_boxes: Annotated[int, typer.Option(help="Most objects found in one picture.")] = 300,
+    profile: Profile = None,
+    evaluate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Compare with f32 on this picture, or those in this folder.", show_default=False
+        ),
+    ] = None,
     target: Targets = ALL_TARGETS,
     shard_bytes: ShardBytes = SHARD_BYTES,
     name: Name = None,
@@ -53,8 +66,7 @@ def export_detect(
     debug: Debug = False,
 ) -> None:
     """Write an object detector as a site that any web host serves, for WebGPU and WebAssembly."""
-    from tinyweb.export.detect import DetectOptions, parse_size
-    from tinyweb.export.detect import export_detect as export
+    from tinyweb.export.detect import DetectOptions, export_with_report, parse_size
 
     console = stderr()
     options = DetectOptions(
@@ -66,14 +78,18 @@ def export_detect(
         force=force,
         tune=tune or 0.0,
         targets=tuple(t.value for t in target),
+        profile=profile,
+        evaluate=evaluate,
     )
     with show_progress(console) as progress:
-        made = export(source, output, options, progress)
-    weights, detect = made["weights"], made["detect"]
+        made = export_with_report(source, output, options, progress)
+    weights, detect = made.manifest["weights"], made.manifest["detect"]
     console.print(
         f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s), "
         f"{len(detect['labels'])} classes, pictures of {detect['width']}×{detect['height']}"
     )
+    say_fit(console, made.fit, f"--quant {made.report.quant}")
+    say_report(console, made.report)
     say_devices(console, output)
 
 

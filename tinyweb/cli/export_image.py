@@ -15,11 +15,14 @@ from tinyweb.cli.common import (
     Force,
     Name,
     Output,
+    Profile,
     ShardBytes,
     Targets,
     Tune,
     export_app,
     say_devices,
+    say_fit,
+    say_report,
     show_progress,
     source_argument,
     stderr,
@@ -68,8 +71,13 @@ def export_image(
         ),
     ] = None,
     quant: Annotated[
-        Kind, typer.Option(help="Weights: 32 or 16 bit floats, integers of 8 to 3 bits (never the autoencoder's).")
-    ] = "f16",
+        Kind | None,
+        typer.Option(
+            help="Weights: 32 or 16 bit floats, integers of 8 to 3 bits, never the autoencoder's (default: f16).",
+            show_default=False,
+        ),
+    ] = None,
+    profile: Profile = None,
     scheduler: Annotated[Scheduler | None, typer.Option(help="The page's default (default: the model's).")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="The page's default (default: what suits the model).")
@@ -89,8 +97,7 @@ def export_image(
     debug: Debug = False,
 ) -> None:
     """Write a text to image model as a site that any web host serves, for WebGPU and WebAssembly."""
-    from tinyweb.export.image import ImageOptions, parse_size
-    from tinyweb.export.image import export_image as export
+    from tinyweb.export.image import ImageOptions, export_with_report, parse_size
 
     console = stderr()
     options = ImageOptions(
@@ -107,11 +114,15 @@ def export_image(
         force=force,
         tune=tune or 0.0,
         targets=tuple(t.value for t in target),
+        profile=profile,
     )
     with show_progress(console) as progress:
-        made = export(source, output, options, progress)
+        exported = export_with_report(source, output, options, progress)
+    made = exported.manifest
     weights = {part: b["weights"] / 1e6 for part, b in made["bytes"].items()}
     sizes = ", ".join(f"{s['width']}×{s['height']}" for s in made["image"]["sizes"])
     parts = ", ".join(f"{part.replace('_', ' ')} {n:.1f}" for part, n in weights.items())
     console.print(f"{output}: {sum(weights.values()):.1f} MB of weights ({parts}), pictures of {sizes}")
+    say_fit(console, exported.fit, f"--quant {exported.report.quant}")
+    say_report(console, exported.report)
     say_devices(console, output)

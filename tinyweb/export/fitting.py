@@ -3,20 +3,23 @@ read, and checked by the figures of what was written (`profiles.py`), which corr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from tinyweb.errors import ExportError
-from tinyweb.export.choices import SHORTEST, smaller_caches
+from tinyweb.export.choices import SHORTEST, bits, less_exact, smaller_caches
 from tinyweb.export.estimate import Choice, Shapes, choices
-from tinyweb.export.inspect import entry_kernels
+from tinyweb.export.inspect import entry_kernels, inspect_site
 from tinyweb.export.profiles import PAGE_BYTES, Fit, fits, named_profile, size
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.kinds import MIXED
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.cache import kind_beside
 from tinyweb.quantization import QuantOptions
+
+T = TypeVar("T")
 
 
 class Asked(Protocol):
@@ -77,3 +80,47 @@ def fit_on(written: Mapping[str, Any], profile: str) -> Fit:
     """A bundle, by its manifest, on the profile of this name."""
     kernels = {name: entry_kernels(section) for name, section in written["targets"].items()}
     return next(f for f in fits(written, kernels) if f.profile == profile)
+
+
+class Misfit(Exception):
+    """A site that does not fit on the device that was asked for."""
+
+    def __init__(self, fit: Fit, weights: int):
+        super().__init__(fit.limit)
+        self.fit, self.weights = fit, weights
+
+
+def check_fit(site: Path, profile: str | None) -> Fit | None:
+    """A site whose model is written, on the profile of this name; Misfit where it does not fit."""
+    if profile is None:
+        return None
+    report = inspect_site(site)
+    fit = next((Fit(**device) for device in report["devices"] if device["profile"] == profile), None)
+    if fit is None:
+        raise ExportError(f"--profile {profile} is a device of another target: leave out --target, or --profile.")
+    if not fit.fits:
+        parts = report.get("parts", {"": report}).values()
+        raise Misfit(fit, max(part["bytes"]["weights"] for part in parts))
+    return fit
+
+
+def most_exact(source: str | Path, profile: str | None, quant: str | None, usual: str, write: Callable[[str], T]) -> T:
+    """What `write` makes with the most exact weights that fit: at most those of `usual`, or those of `quant` alone.
+    `write` leaves nothing where it ends in a Misfit. ExportError where nothing fits."""
+    kinds = [quant] if quant else [usual, *(less_exact(usual) if profile else ())]
+    tried = ""
+    misfit: Misfit | None = None
+    for kind in kinds:
+        if misfit is not None and kind != kinds[-1]:
+            saved = misfit.weights * (1 - bits(kind) / bits(tried))
+            if misfit.fit.needs - saved > misfit.fit.memory:
+                continue  # nor will this
+        try:
+            return write(kind)
+        except Misfit as error:
+            misfit, tried = error, kind
+    assert misfit is not None
+    smaller = "take a smaller model or --size, or another --profile"
+    todo = "leave out --quant" if quant and less_exact(quant) else smaller
+    fit = misfit.fit
+    raise ExportError(f"{source} does not fit on a {fit.title} with --quant {tried}: {fit.limit}: {todo}.")

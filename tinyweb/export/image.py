@@ -18,11 +18,22 @@ import numpy as np
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
+from tinyweb.export.fitting import check_fit, most_exact
 from tinyweb.export.function import TARGETS, Functions, write_functions
 from tinyweb.export.inspect_source import expect
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import write_manifest
-from tinyweb.export.site import FORMAT, VERSION, check_output, check_page, copy_page, new_site
+from tinyweb.export.profiles import Fit, named_profile
+from tinyweb.export.site import (
+    FORMAT,
+    REPORT,
+    VERSION,
+    check_output,
+    check_page,
+    copy_page,
+    new_site,
+    write_json,
+)  # fmt: skip
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.models.schedulers import SCHEDULERS, plan_steps
 from tinyweb.models.stable_diffusion.autoencoder import Encoder
@@ -40,11 +51,14 @@ from tinyweb.models.stable_diffusion.pipeline import (
 )
 from tinyweb.models.stable_diffusion.source import Defaults, Source
 from tinyweb.models.stable_diffusion.tiles import Tiles, plan_tiles
+from tinyweb.quantization import Report
+from tinyweb.quantization.prepare import Made
 from tinyweb.sources import IMAGE, IMAGE_HALF, locate
 from tinyweb.tensor import Tensor
 
 DEVICE = "DISK"  # where the weights wait to be written
 PARTS = ("text_encoder", "unet", "vae_decoder", "vae_encoder")
+USUAL = "f16"
 MAX_SIZES = 8  # each has kernels of its own
 
 
@@ -52,11 +66,12 @@ MAX_SIZES = 8  # each has kernels of its own
 class ImageOptions:
     """What the command line offers. `sizes`: (width, height) in pixels, the default first; () for the model's own.
 
-    `tile`: the longest side of what goes through the autoencoder at once. None elsewhere: what suits the model.
+    `quant` None: f16, or what fits `profile`, a kind of device. `tile`: the longest side of what goes through the
+    autoencoder at once. None elsewhere: what suits the model.
     """
 
     sizes: tuple[tuple[int, int], ...] = ()
-    quant: str = "f16"
+    quant: str | None = None
     scheduler: str | None = None
     steps: int | None = None
     guidance: float | None = None
@@ -68,6 +83,16 @@ class ImageOptions:
     force: bool = False
     tune: float = 0.0
     targets: tuple[str, ...] = TARGETS
+    profile: str | None = None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the manifest, what became of the weights, and how it fits on the device of the profile."""
+
+    manifest: dict[str, Any]
+    report: Report
+    fit: Fit | None
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -90,10 +115,22 @@ def export_image(
     Returns the manifest. On an error nothing is left behind: ModelFormatError or NotImplementedError for a source that
     cannot be read, ExportError or TinywebError for options or a folder that cannot be.
     """
+    return export_with_report(source, folder, options, progress).manifest
+
+
+def export_with_report(
+    source: str | Path,
+    folder: str | Path,
+    options: ImageOptions | None = None,
+    progress: Progress = lambda step, done, total: None,
+) -> Exported:
+    """The same, with what became of the weights."""
     o, output = options or ImageOptions(), Path(folder)
     check_output(output, o.force)
     check_page("image")
     check_shard_bytes(o.shard_bytes)
+    if o.profile is not None:
+        named_profile(o.profile)
     path = locate(source, IMAGE if o.quant == "f32" else IMAGE_HALF, progress)
     expect(path, "image")
     progress("reading", 0, 1)
@@ -101,22 +138,31 @@ def export_image(
     model = replace(model, defaults=_defaults(model, o))
     sizes = tiled_sizes(model, o)
     progress("reading", 1, 1)
-    with new_site(output, o.force) as site:
-        manifest = write_model(site / "model", o.name or model.name, model, sizes, o, progress)
-        copy_page(site, "image", path)
-    return manifest
+
+    def write(quant: str) -> Exported:
+        with new_site(output, o.force) as site:
+            chosen = replace(o, quant=quant)
+            manifest, report = write_model(site / "model", o.name or model.name, model, sizes, chosen, progress)
+            fit = check_fit(site, o.profile)
+            write_json(site / REPORT, report.record())
+            copy_page(site, "image", path)
+        return Exported(manifest, report, fit)
+
+    return most_exact(source, o.profile, o.quant, USUAL, write)
 
 
 def write_model(
     bundle: Path, name: str, model: Source, sizes: Mapping[tuple[int, int], Tiles], o: ImageOptions, progress: Progress
-) -> dict[str, Any]:
-    """Write everything of model/ to the folder `bundle`, which is made; the manifest. `sizes`: of `tiled_sizes`."""
+) -> tuple[dict[str, Any], Report]:
+    """Write everything of model/ to the folder `bundle`, which is made; the manifest, and what became of the weights.
+    `sizes`: of `tiled_sizes`."""
     bundle.mkdir()
-    written = _write_parts(bundle, name, model, sizes, o, progress)
+    o = replace(o, quant=o.quant or USUAL)
+    written, report = _write_parts(bundle, name, model, sizes, o, progress)
     model.tokenizer.backend.save(str(bundle / "tokenizer.json"))
-    manifest = write_manifest(bundle, _manifest(name, model, sizes, o.quant, written))
+    manifest = write_manifest(bundle, _manifest(name, model, sizes, str(o.quant), written))
     write_loader(bundle, manifest)
-    return manifest
+    return manifest, report
 
 
 def _defaults(model: Source, o: ImageOptions) -> Defaults:
@@ -149,17 +195,21 @@ def tiled_sizes(model: Source, o: ImageOptions) -> dict[tuple[int, int], Tiles]:
 
 def _write_parts(
     bundle: Path, name: str, model: Source, sizes: Mapping[tuple[int, int], Tiles], o: ImageOptions, progress: Progress
-) -> dict[str, dict[str, Any]]:
+) -> tuple[dict[str, dict[str, Any]], Report]:
     """The bundles of all parts; of each the manifest, and of the encoder the `preview` beside it."""
     written: dict[str, dict[str, Any]] = {}
+    reports: dict[str, Report] = {}
+    usual = str(o.quant)
     for part in PARTS:
 
         def told(step: str, done: int, total: int, part: str = part) -> None:
             progress(f"{part.replace('_', ' ')}: {step}", done, total)
 
         told("reading", 0, 1)
-        quant = o.quant if part in ("text_encoder", "unet") else unquantised(o.quant)
-        layers: Any = getattr(model, f"load_{part.removeprefix('vae_')}")(quant, DEVICE)
+        quant = usual if part in ("text_encoder", "unet") else unquantised(usual)
+        made = Made()
+        layers: Any = getattr(model, f"load_{part.removeprefix('vae_')}")(quant, DEVICE, made.watch)
+        reports[part] = made.report(usual, layers)
         told("reading", 1, 1)
         preview = fit_preview(layers) if isinstance(layers, Encoder) else None
         functions = part_functions(part, layers, model, list(sizes), list(sizes.values()))
@@ -169,9 +219,9 @@ def _write_parts(
         )  # fmt: skip
         if preview is not None:
             written[part]["preview"] = preview
-        del layers, functions
+        del layers, functions, made
         gc.collect()  # a part's weights are gone before the next are read
-    return written
+    return written, Report.joined(reports)
 
 
 def part_functions(

@@ -9,10 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import DType, dtypes
-from tinyweb.nn.convolutions import Conv2d
 from tinyweb.nn.parameters import parameter
+from tinyweb.nn.precision import Recipe, as_floats
+from tinyweb.nn.quantize import QuantizedWeight
 from tinyweb.tensor import Tensor
+
+SMALL = 4096  # numbers of a kernel below which it stays one of floats
+FLOATS = Recipe.of("f32")
 
 
 class Weights(Protocol):
@@ -58,15 +61,36 @@ def fold_batch_norm(
     return folded.astype(np.float32), (bias - mean * scale).astype(np.float32)
 
 
-def kernel(values: npt.NDArray[Any], device: str | None, dtype: DType = dtypes.float32) -> Tensor:
-    """The weight of a convolution, held as `dtype`; with float32 inputs it is computed with as float32."""
-    return Tensor(values.astype(dtype.numpy), dtype=dtype, device=device)
+class Convolution:
+    """Cross-correlation of (N, C, H, W) with weights that may be quantised: kernels widen them as they read.
+    `shape`: (out, in, height, width) of the weights."""
+
+    def __init__(
+        self, weight: Tensor | QuantizedWeight, bias: Tensor, shape: tuple[int, ...], stride: int = 1, padding: Any = 0
+    ):
+        self.weight, self.bias = weight, bias
+        self._shape, self._stride, self._padding = shape, stride, padding
+
+    def __call__(self, x: Tensor) -> Tensor:
+        w = self.weight.dense().reshape(self._shape) if isinstance(self.weight, QuantizedWeight) else self.weight
+        return x.conv2d(w, self.bias, self._stride, self._padding)
+
+
+def kernel(values: npt.NDArray[Any], device: str | None, recipe: Recipe = FLOATS) -> Tensor | QuantizedWeight:
+    """The weight (out, …) of a convolution as the layers of `recipe` are stored; integers as a matrix (out, rest). Half
+    floats where it is small, or its rows do not divide into groups."""
+    matrix = values.reshape(len(values), -1)
+    integers = recipe.layers.convert(matrix, device) if values.size >= SMALL else None
+    weight = as_floats(values, recipe.layers.kind, device) if integers is None else integers
+    if recipe.watch is not None:
+        recipe.watch(weight, matrix)
+    return weight
 
 
 def convolution(
     weights: Weights, name: str, norm: str, shape: tuple[int, int, int], stride: int, eps: float, device: str | None,
-    dtype: DType = dtypes.float32,
-) -> Conv2d:  # fmt: skip
+    recipe: Recipe = FLOATS,
+) -> Convolution:  # fmt: skip
     """A convolution without bias and the batch norm `norm` as one layer; `shape`: (out, in, size of the kernel). Where
     the weights have no such norm it was folded before: the convolution has a bias.
 
@@ -79,4 +103,5 @@ def convolution(
         values, bias = fold_batch_norm(values, tuple(weights.read(f"{norm}.{p}", (out,)) for p in parts), eps)
     else:
         bias = weights.read(f"{name}.bias", (out,))
-    return Conv2d.of(kernel(values, device, dtype), parameter(bias, device), stride, size // 2)
+    weight = kernel(values, device, recipe)
+    return Convolution(weight, parameter(bias, device), values.shape, stride, size // 2)

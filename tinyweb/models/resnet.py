@@ -19,8 +19,7 @@ from typing import Self
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Checkpoint
-from tinyweb.models.convnet import RandomWeights, Weights, convolution
-from tinyweb.nn.convolutions import Conv2d
+from tinyweb.models.convnet import Convolution, RandomWeights, Weights, convolution
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.parameters import parameter
 from tinyweb.tensor import Tensor
@@ -52,7 +51,7 @@ DEPTHS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 
 class Block:
     """One residual block; `convolutions` one after the other, ReLU behind each."""
 
-    def __init__(self, convolutions: list[Conv2d], downsample: Conv2d | None):
+    def __init__(self, convolutions: list[Convolution], downsample: Convolution | None):
         self.convolutions, self.downsample = convolutions, downsample
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -25,16 +25,16 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.formats.tensors import NamedTensors
 from tinyweb.graph.ir import size_max
-from tinyweb.models.convnet import RandomWeights, Weights, convolution, kernel
+from tinyweb.models import convnet
+from tinyweb.models.convnet import FLOATS, RandomWeights, Weights, convolution, kernel
 from tinyweb.models.detection import MAX_BOXES, Detection, Detector, Settings
 from tinyweb.models.yolov8_source import FIRST, SIZE, labels_for, open_source
-from tinyweb.nn.convolutions import Conv2d
 from tinyweb.nn.parameters import parameter
+from tinyweb.nn.precision import Recipe
 from tinyweb.tensor import Tensor
 
 SCALES = {"n": (0.33, 0.25, 1024), "s": (0.33, 0.5, 1024), "m": (0.67, 0.75, 768), "l": (1.0, 1.0, 512),
@@ -110,7 +110,7 @@ class Reader:
     config: YOLOv8Config
     weights: Weights
     device: str | None
-    dtype: DType
+    recipe: Recipe
     prefix: str
 
     def at(self, name: str | int) -> Reader:
@@ -120,20 +120,20 @@ class Reader:
         at = self.at(name).prefix if name else self.prefix
         shape = (out, channels, size)
         return Convolution(
-            convolution(self.weights, at + "conv", at + "bn", shape, stride, self.config.eps, self.device, self.dtype)
+            convolution(self.weights, at + "conv", at + "bn", shape, stride, self.config.eps, self.device, self.recipe)
         )
 
-    def plain(self, name: str, out: int, channels: int) -> Conv2d:
+    def plain(self, name: str, out: int, channels: int) -> convnet.Convolution:
         """A 1×1 convolution with a bias and no norm."""
         weight = self.weights.read(f"{self.prefix}{name}.weight", (out, channels, 1, 1))
-        bias = self.weights.read(f"{self.prefix}{name}.bias", (out,))
-        return Conv2d.of(kernel(weight, self.device, self.dtype), parameter(bias, self.device))
+        bias = parameter(self.weights.read(f"{self.prefix}{name}.bias", (out,)), self.device)
+        return convnet.Convolution(kernel(weight, self.device, self.recipe), bias, weight.shape)
 
 
 class Convolution:
     """Convolution (with its batch norm) and SiLU."""
 
-    def __init__(self, conv: Conv2d):
+    def __init__(self, conv: convnet.Convolution):
         self.conv = conv
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -184,7 +184,9 @@ class Head:
         self.cv3 = self._branch(read.at("cv3").at(level), channels, classes, c.classes)
 
     @staticmethod
-    def _branch(read: Reader, channels: int, width: int, out: int) -> tuple[Convolution, Convolution, Conv2d]:
+    def _branch(
+        read: Reader, channels: int, width: int, out: int
+    ) -> tuple[Convolution, Convolution, convnet.Convolution]:
         first = read.convolution("0", width, channels, 3)
         return first, read.convolution("1", width, width, 3), read.plain("2", out, width)
 
@@ -202,13 +204,14 @@ class YOLOv8:
     """Images (N, 3, H, W), RGB from 0 to 1, H and W multiples of 32, to boxes and scores of all positions."""
 
     def __init__(
-        self, config: YOLOv8Config, weights: Weights, device: str | None = None, dtype: DType = dtypes.float32,
+        self, config: YOLOv8Config, weights: Weights, device: str | None = None, quant: str | Recipe = FLOATS,
         labels: Sequence[str] | None = None, size: tuple[int, int] = (SIZE, SIZE), defaults: Settings | None = None,
     ):  # fmt: skip
-        """`labels` name the classes; `size` (height, width) and `defaults` are what `detector` uses."""
+        """`quant`: how weights are stored, "f32", "f16", "q8" … "q3"; `labels` name the classes; `size` (height, width)
+        and `defaults` are what `detector` uses."""
         self.config, self.device, self.size, self.defaults = config, device, size, defaults or Settings()
         self.labels: Sequence[str] = labels_for(labels, config.classes, "labels")
-        root = Reader(config, weights, device, dtype, "model.")
+        root = Reader(config, weights, device, Recipe.of(quant), "model.")
         c1, c2, c3, c4, c5 = (config.channels(n) for n in (64, 128, 256, 512, 1024))
 
         def conv(i: int, channels: int, out: int) -> Convolution:
@@ -230,9 +233,9 @@ class YOLOv8:
         self.heads = [Head(root.at(22), i, channels, c3) for i, channels in enumerate((c3, c4, c5))]
 
     @classmethod
-    def load(cls, path: str | Path, device: str | None = None, dtype: DType = dtypes.float32) -> Self:
-        """Reads a model folder or a .pt, .safetensors or .onnx file; nothing in it is executed. `dtype`: how weights
-        are held. ModelFormatError where it is no YOLOv8's."""
+    def load(cls, path: str | Path, device: str | None = None, quant: str | Recipe = FLOATS) -> Self:
+        """Reads a model folder or a .pt, .safetensors or .onnx file; nothing in it is executed. `quant`: how weights
+        are stored, "f32", "f16", "q8" … "q3". ModelFormatError where it is no YOLOv8's."""
         source = open_source(path)
         if source.config is not None:
             config = YOLOv8Config.from_json(source.config)
@@ -240,7 +243,7 @@ class YOLOv8:
             assert isinstance(source.weights, NamedTensors)
             config = YOLOv8Config.of_weights(source.weights)
         labels = labels_for(source.labels, config.classes, str(path))
-        return cls(config, source.weights, device, dtype, labels, source.size, source.defaults)
+        return cls(config, source.weights, device, quant, labels, source.size, source.defaults)
 
     @classmethod
     def from_folder(cls, path: str | Path, device: str | None = None) -> Self:

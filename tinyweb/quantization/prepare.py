@@ -13,6 +13,7 @@ from tinyweb.errors import TinywebError
 from tinyweb.kinds import BITS, MIXED
 from tinyweb.nn.precision import Precision, Recipe, as_floats
 from tinyweb.nn.quantize import QuantizedWeight, group_size
+from tinyweb.nn.state import get_state_dict
 from tinyweb.quantization.calibration import in_readings, second_moments
 from tinyweb.quantization.descent import refine
 from tinyweb.quantization.methods import FULL_PRECISION, Floats, Rounded, feed_back, output_error, search, weight_error
@@ -76,6 +77,35 @@ def quantise(
     return work.streamed(load, reference) if options.plain else work.fitted(load, reference)
 
 
+class Made:
+    """The matrices of a model and their errors, kept while it is read."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Matrix, float]] = []
+
+    def watch(self, weight: Matrix, values: npt.NDArray[Any]) -> None:
+        """For a recipe that is `watched`."""
+        blocks = values.dtype.names is not None  # of a file that is quantised, kept as they are
+        integers = None if blocks or not isinstance(weight, QuantizedWeight) else weight
+        self._made.append((weight, 0.0 if integers is None else quantisation_error(integers, values)))
+
+    def sites(self, model: Any) -> list[Site]:
+        return find_sites(model, [weight for weight, _ in self._made])
+
+    def layers(self, model: Any) -> list[LayerReport]:
+        """Those of a model that was read so."""
+        known = {id(weight): error for weight, error in self._made}
+        return [_layer(site, known[id(site.weight)]) for site in self.sites(model)]
+
+    def report(self, quant: str, model: Any, evaluation: dict[str, Any] | None = None) -> Report:
+        """Of a model whose other tensors are floats that stay as they are."""
+        layers = self.layers(model)
+        weights = sum(t.nbytes() for t in get_state_dict(model).values())
+        others = weights - sum(layer.bytes for layer in layers)
+        before = others + sum(4 * layer.shape[0] * layer.shape[1] for layer in layers)
+        return Report(quant, weights, before, layers, evaluation=evaluation)
+
+
 @dataclass
 class _Work:
     quant: str
@@ -93,19 +123,10 @@ class _Work:
             measured = self._blocks(original, self.evaluation, "--evaluate", EVALUATION)
             before = self._measure(original, measured, "measuring the model as it is")
             del original
-        made: list[Matrix] = []
-        errors: list[float] = []
-
-        def watch(weight: Matrix, values: npt.NDArray[Any]) -> None:
-            made.append(weight)
-            blocks = values.dtype.names is not None  # of a file that is quantised, kept as they are
-            integers = None if blocks or not isinstance(weight, QuantizedWeight) else weight
-            errors.append(0.0 if integers is None else quantisation_error(integers, values))
-
-        reader = load(self.recipe.watched(watch))
-        known = {id(weight): error for weight, error in zip(made, errors, strict=True)}
-        sites = find_sites(reader.model, made)
-        layers = [_layer(site, known[id(site.weight)]) for site in sites]
+        made = Made()
+        reader = load(self.recipe.watched(made.watch))
+        sites = made.sites(reader.model)
+        layers = made.layers(reader.model)
         after = None if measured is None else self._measure(reader, measured, "measuring the quantised model")
         return Quantised(reader, self._report(reader, sites, layers, before, after, None))
 

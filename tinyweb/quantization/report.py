@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 VERSION = 1
 SHOWN = 12  # matrices in the table: those of the largest error
@@ -47,6 +47,13 @@ class Report:
     requantised: str | None = None
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def joined(cls, parts: Mapping[str, Report]) -> Self:
+        """Of a model in parts, of which all are quantised in one way; matrices are named after theirs."""
+        layers = [replace(one, name=f"{part}.{one.name}") for part, r in parts.items() for one in r.layers]
+        quant = next(iter(parts.values())).quant
+        return cls(quant, sum(r.weights for r in parts.values()), sum(r.before for r in parts.values()), layers)
+
     @property
     def integers(self) -> bool:
         """Whether any matrix is stored as integers."""
@@ -62,6 +69,8 @@ class Report:
             return (
                 f"perplexity {100 * e['perplexity_growth']:+.2f} %, the same next token in {100 * e['agreement']:.1f} %"
             )
+        if "boxes" in e:
+            return f"the same boxes in {100 * e['agreement']:.1f} %"
         return f"cosine {e['cosine']['mean']:.4f}" + _nearest(e, ", ")
 
     def record(self) -> dict[str, Any]:
@@ -118,6 +127,12 @@ def _measured(e: dict[str, Any]) -> list[str]:
         return [
             f"On {e['tokens']} tokens of {e['text']}: perplexity {p['quantised']:.4f}, with f32 {p['f32']:.4f} "
             f"({100 * e['perplexity_growth']:+.2f} %); the same next token in {100 * e['agreement']:.1f} %"
+        ]
+    if "boxes" in e:
+        b = e["boxes"]
+        return [
+            f"On {e['pieces']} pictures of {e['text']}: {b['quantised']} boxes, with f32 {b['f32']}, of which "
+            f"{b['same']} are the same ({100 * e['agreement']:.1f} % of both)"
         ]
     c = e["cosine"]
     return [

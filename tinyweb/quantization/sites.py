@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,8 +36,8 @@ class Owner:
 
 @dataclass
 class Site:
-    """A matrix (out, in) of a model. `role`: "layers", "embedding" or "head". `owners`: all that hold it: an embedding
-    may be the head too."""
+    """A matrix (out, in) of a model; of a convolution the kernels, flat. `role`: "layers", "embedding" or "head".
+    `owners`: all that hold it: an embedding may be the head too."""
 
     name: str
     role: str
@@ -49,8 +50,8 @@ class Site:
 
     @property
     def shape(self) -> tuple[int, int]:
-        rows, width = (int(s) for s in self.weight.shape if isinstance(s, int))
-        return rows, width
+        rows, *rest = (int(s) for s in self.weight.shape if isinstance(s, int))
+        return rows, math.prod(rest)
 
     @property
     def bytes(self) -> int:
@@ -106,7 +107,7 @@ def _walk(value: Any, path: str, above: tuple[int, ...], parent: Any, key: str |
         yield path, Owner(parent, key, value)
         return
     pairs: list[tuple[str | int, Any]] = []
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         pairs = list(enumerate(value))
     elif type(value).__module__.startswith("tinyweb."):
         pairs = [(n, v) for n, v in attributes.items() if not n.startswith("_")]

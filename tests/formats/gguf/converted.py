@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from tests.formats.gguf.files import value_type
 
 PERMUTED = ("llama", "granite", "granitemoe", "granitehybrid", "smollm3", "olmo")
-SHIFTED = ("gemma", "gemma2", "gemma3")
+SHIFTED = ("gemma", "gemma2", "gemma3", "qwen3next")
 
 
 def convert(folder: Path, path: Path, architecture: str, kind: Any = None, more: dict[str, Any] | None = None) -> Path:
@@ -36,6 +36,10 @@ def convert(folder: Path, path: Path, architecture: str, kind: Any = None, more:
         arch, config.get("num_hidden_layers") or config.get("n_layer") or config["n_layers"]
     )
     tensors = {n: v.astype(np.float32) for n, v in load_file(folder / "model.safetensors").items()}
+    for part in ("alpha_p", "alpha_n", "beta", "eps"):
+        learned = sorted(n for n in tensors if n.endswith(f"mlp.act_fn.{part}"))
+        if learned:
+            getattr(writer, f"add_xielu_{part}")([float(tensors.pop(n).reshape(())) for n in learned])
     for name, values in divided(joined(tensors), config).items():
         if name.startswith("pooler."):  # of BERT: no text's vector goes through it
             continue
@@ -169,6 +173,12 @@ def recent(c: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]:
             "interleave_moe_layer_step": c["interleave_moe_layer_step"],
         }
         found["expert_feed_forward_length"] = c["intermediate_size"]
+    if kind == "qwen3_next":
+        found = {
+            "ssm_conv_kernel": c["linear_conv_kernel_dim"], "ssm_state_size": c["linear_key_head_dim"],
+            "ssm_group_count": c["linear_num_key_heads"], "ssm_time_step_rank": c["linear_num_value_heads"],
+            "ssm_inner_size": c["linear_value_head_dim"] * c["linear_num_value_heads"],
+        }  # fmt: skip
     if kind == "gemma3n_text":
         cuts = [NormalDist().inv_cdf(s) if s else -math.inf for s in c["activation_sparsity_pattern"]]
         found = {
@@ -240,6 +250,14 @@ def divided(tensors: dict[str, np.ndarray], c: dict[str, Any]) -> dict[str, np.n
             found[f"{start}mlp.experts.down_proj.bias"] = v
         elif name.endswith(("sinks", "altup.correct_output_scale")):
             found[f"{name}.weight"] = v
+        elif name.endswith("in_proj_qkvz.weight") and not c.get("as_at_first"):
+            start, groups = name.rpartition("model.layers.")[2].partition(".")[0], c["linear_num_key_heads"]
+            ratio = c["linear_num_value_heads"] // groups
+            sizes = [c["linear_key_head_dim"]] * 2 + [c["linear_value_head_dim"] * ratio] * 2
+            kinds = np.split(v.reshape(groups, sum(sizes), -1), np.cumsum(sizes)[:-1], axis=1)
+            flat = [part.reshape(-1, v.shape[-1]) for part in kinds]
+            found[f"blk.{start}.attn_qkv.weight"] = np.concatenate(flat[:3])
+            found[f"blk.{start}.attn_gate.weight"] = flat[3]
         elif name.endswith("dt_bias"):
             found[name.replace("dt_bias", "dt_proj.bias")] = v
         elif name.endswith("shared_mlp.input_linear.weight"):
@@ -287,7 +305,9 @@ def changed(values: np.ndarray, name: str, architecture: str, c: dict[str, Any])
     part = name.rpartition(".")[0].split(".")[-1]
     if name.endswith(("ssm_a", "ssm_d")):
         values = -np.exp(values) if name.endswith("ssm_a") else values
-        return values if architecture == "mamba" else values.reshape(-1, 1)
+        return values if architecture in ("mamba", "qwen3next") else values.reshape(-1, 1)
+    if part == "ssm_norm" and architecture == "qwen3next":
+        return values
     if part == "ssm_norm":
         return values.reshape(c.get("n_groups") or c["mamba_n_groups"], -1)
     heads = c.get("num_attention_heads") or c.get("n_head")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from tests.formats.gguf.converted import convert
+from tests.formats.gguf.converted import SHIFTED, convert
 from tests.formats.gguf.files import Kind, write
 from tests.models.decoder_folders import (
     BIASED,
@@ -32,6 +33,7 @@ from tests.models.decoder_folders import (
 from tinyweb import Tensor, dtypes
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf import GgufModel
+from tinyweb.formats.gguf.weights import GgufWeights
 from tinyweb.models import load
 from tinyweb.models.decoder.architectures import ARCHITECTURES
 
@@ -120,6 +122,10 @@ MODELS: dict[str, tuple[str, Small]] = {
     "Llama 4": ("llama4", replace(EXPERTS["Llama 4"], changes=EXPERTS["Llama 4"].changes | {
         "no_rope_layers": [1, 1, 1, 0], "attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1,
     })),
+    "Apertus": ("apertus", LATER["Apertus"]),
+    "Qwen3-Next": ("qwen3next", replace(STATES["Qwen3-Next"], changes=STATES["Qwen3-Next"].changes | {
+        "mlp_only_layers": [],
+    })),
     "Gemma 3n": ("gemma3n", replace(OTHERS["Gemma 3n"], changes=OTHERS["Gemma 3n"].changes | {
         "intermediate_size": 40,
     })),
@@ -158,8 +164,31 @@ def test_configuration_and_tensors(pair: tuple[str, Path, Path]) -> None:
     for tensor, values in expected.items():
         found = weights.read(tensor, values.shape)
         np.testing.assert_allclose(
-            found, values, atol=3e-7 if "gemma" in MODELS[name][0] or tensor.endswith("A_log") else 0
+            found, values, atol=3e-7 if MODELS[name][0] in SHIFTED or tensor.endswith("A_log") else 0
         )
+
+
+def test_projections_of_qwen3_next_in_one_tensor(tmp_path: Path) -> None:
+    """As the first converters wrote them."""
+    architecture, small = MODELS["Qwen3-Next"]
+    small.write(tmp_path / "folder")
+    config = json.loads((tmp_path / "folder/config.json").read_text())
+    (tmp_path / "folder/config.json").write_text(json.dumps(config | {"as_at_first": True}))
+    model = GgufModel(convert(tmp_path / "folder", tmp_path / "m.gguf", architecture))
+    (name,) = (n for n in model.weights() if n.endswith("in_proj_qkvz.weight"))
+    values = load_file(tmp_path / "folder/model.safetensors")[name]
+    np.testing.assert_array_equal(model.weights().read(name, values.shape), values)
+
+
+def test_numbers_of_an_activation_that_are_missing(tmp_path: Path) -> None:
+    architecture, small = MODELS["Apertus"]
+    small.write(tmp_path / "folder")
+    path = convert(tmp_path / "folder", tmp_path / "m.gguf", architecture)
+    facts = GgufModel(path)._facts
+    for value in (np.array([0.5], np.float32), None, "x", np.array([np.nan, 1], np.float32)):
+        facts.file.metadata["xielu.beta"] = value
+        with pytest.raises(ModelFormatError, match=r"'xielu\.beta' must have a number for each layer"):
+            GgufWeights(facts)
 
 
 def alike(a: Any, b: Any) -> bool:

@@ -6,16 +6,14 @@ llama.cpp. Rotary scaling given as a factor for each frequency (Llama 3, Phi-3) 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.gguf import first, names
+from tinyweb.formats.gguf import first, names, recent
 from tinyweb.formats.gguf.facts import MOST, PATTERN, Facts
 from tinyweb.formats.gguf.fields import Fields, biases, kv_heads, layer_norm, rms, rotary, scaling, sizes, windows
 
@@ -26,7 +24,7 @@ class Family:
     beside those that all have. What GGUF has otherwise: `permuted`: rows of queries and keys in the order of
     neighbouring pairs; `offset`: added to weights of norms; `transposed`: matrices are (out, in), not (in, out);
     `by_head`: all queries, all keys, all values, not those of one key's heads after the other; `joins`: in several
-    tensors.
+    tensors; `told`: in the metadata.
     """
 
     architecture: str
@@ -38,6 +36,7 @@ class Family:
     transposed: bool = False
     by_head: bool = False
     joins: tuple[names.Join, ...] = ()
+    told: Callable[[Facts], Mapping[str, npt.NDArray[Any]]] = lambda f: {}
 
 
 # -- families ----------------------------------------------------------------------------------------------------------
@@ -310,31 +309,6 @@ def llama4(f: Facts) -> Fields:
     }  # fmt: skip
 
 
-def gemma3n(f: Facts) -> Fields:
-    """What is cut of MLPs is said in deviations, by Hugging Face as a share of a normal distribution."""
-    cuts = f.own.values.get("activation_sparsity_scale")
-    each: list[Any] = cuts.tolist() if isinstance(cuts, np.ndarray) else [cuts] * f.layers
-    if len(each) != f.layers or any(type(cut) is not float or math.isnan(cut) for cut in each):
-        raise ModelFormatError(f"{f.where}: 'activation_sparsity_scale' must have a number for each layer")
-    table = f.file.tensors.get("per_layer_token_embd.weight")
-    found = sizes(f) | rotary(f) | rms(f) | windows(f, lambda i: (i + 1) % 5 != 0)
-    return found | f.optional({"final_logit_softcapping": "final_logit_softcapping"}) | {
-        "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False,
-        "rope_local_base_freq": f.number("rope.freq_base_swa", 10000.0),
-        "activation_sparsity_pattern": [round(NormalDist().cdf(cut), 6) for cut in each],
-        "num_kv_shared_layers": f.integer("attention.shared_kv_layers", 1024),
-        "hidden_size_per_layer_input": f.integer("embedding_length_per_layer_input", 1 << 16),
-        "vocab_size_per_layer_input": table.shape[0] if table is not None and table.shape else 1,
-        "altup_num_inputs": f.integer("altup.num_inputs", 64), "altup_active_idx": f.integer("altup.active_idx", 64),
-        "laurel_rank": _rank(f),
-    }  # fmt: skip
-
-
-def _rank(f: Facts) -> int:
-    first = f.file.tensors.get("blk.0.laurel_l.weight")
-    return first.shape[0] if first is not None and first.shape else 64
-
-
 def bert(f: Facts) -> Fields:
     return layer_norm(f) | {
         "hidden_act": "gelu", "hidden_size": f.hidden, "num_hidden_layers": f.layers, "num_attention_heads": f.heads,
@@ -432,8 +406,17 @@ FAMILIES: Mapping[str, Family] = {
         permuted=True,
         joins=names.GRANITE_HYBRID_JOINS,
     ),
+    "apertus": Family("ApertusForCausalLM", "apertus", names.APERTUS, recent.apertus, told=recent.xielu),
+    "qwen3next": Family(
+        "Qwen3NextForCausalLM",
+        "qwen3_next",
+        names.QWEN3_NEXT,
+        lambda f: recent.qwen3_next(f) | experts(f, True),
+        offset=1,
+        joins=names.QWEN3_NEXT_JOINS,
+    ),
     "llama4": Family("Llama4ForCausalLM", "llama4_text", names.LLAMA4, llama4, joins=names.LLAMA4_JOINS),
-    "gemma3n": Family("Gemma3nForCausalLM", "gemma3n_text", names.GEMMA3N, gemma3n),
+    "gemma3n": Family("Gemma3nForCausalLM", "gemma3n_text", names.GEMMA3N, recent.gemma3n),
     "bert": Family("BertModel", "bert", names.BERT, bert),
     "modern-bert": Family("ModernBertModel", "modernbert", names.MODERN_BERT, modern_bert),
     "nomic-bert": Family("NomicBertModel", "nomic_bert", names.NOMIC, nomic),

@@ -45,12 +45,14 @@ class Join:
       in each other's places;
     - `woven`: the last elements in turns; `woven turned`: and the axes before in each other's places;
     - `turned`: the last two axes in each other's places;
-    - `heads`: of each head, the rows of the first (whose axes are in each other's places), then those of the second.
+    - `heads`: of each head, the rows of the first (whose axes are in each other's places), then those of the second;
+    - `groups`: of each head of keys the queries, the keys, and its share of what the first has behind all of them and
+      of the second, which are equally many.
     """
 
     name: str
     parts: tuple[str, ...]
-    how: Literal["rows", "below", "below turned", "woven", "woven turned", "turned", "heads"]
+    how: Literal["rows", "below", "below turned", "woven", "woven turned", "turned", "heads", "groups"]
 
 
 # {} {}: the layer, then the expert, which GGUF keeps in one tensor
@@ -190,6 +192,15 @@ RWKV7 |= layer(_MIX, **{f"time_mix_{kind}2": f"{kind}_lora.lora.2" for kind in "
 RWKV7 |= layer(_MIX, **{f"time_mix_{kind}0.weight": f"{kind}_lora.lora.2.bias" for kind in "wav"})
 RWKV7 |= layer(_MIX, **{f"time_mix_{name}.weight": name for name in ("k_k", "k_a", "r_k")})
 RWKV7["blk.{}.channel_mix_lerp_k.weight"] = LAYER + "ffn.x_k"
+# with the projections in one tensor, as it was at first, or in two
+_DELTA = LAYER + "linear_attn."
+QWEN3_NEXT = QWEN3 | EXPERTS | SHARED | layer(post_attention_norm="post_attention_layernorm") | layer(
+    _DELTA, **{**STATE, "ssm_in": "in_proj_qkvz"}, ssm_ba="in_proj_ba", **{"ssm_dt.bias": "dt_bias", "ssm_a": "A_log"}
+)  # fmt: skip
+QWEN3_NEXT_JOINS = (Join(_DELTA + "in_proj_qkvz.weight", ("attn_qkv.weight", "attn_gate.weight"), "groups"),)
+APERTUS = ENDS | ATTENTION | HEAD_NORMS | layer(
+    attn_norm="attention_layernorm", ffn_norm="feedforward_layernorm", ffn_up="mlp.up_proj", ffn_down="mlp.down_proj"
+)  # fmt: skip
 LLAMA4 = LLAMA | layer(
     LAYER + "feed_forward.", ffn_gate="gate_proj", ffn_up="up_proj", ffn_down="down_proj", ffn_gate_inp="router",
     ffn_gate_shexp="shared_expert.gate_proj", ffn_up_shexp="shared_expert.up_proj",

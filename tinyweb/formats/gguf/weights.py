@@ -64,6 +64,8 @@ class GgufWeights:
                 if parts[0] in facts.file.tensors:
                     joined |= set(parts)
                     self._add(join.name.format(i), self._joined(join, [self._tensor(part) for part in parts]))
+        for name, values in self._family.told(facts).items():
+            self._add(name, Weight(dtypes.float32, values.shape, partial(np.copy, values)))
         for tensor in facts.file.tensors.values():
             for name, weight in self._weights(tensor) if tensor.name not in joined else ():
                 self._add(name, weight)
@@ -85,12 +87,31 @@ class GgufWeights:
                 f"{self.path}: the tensors {join.parts} have shapes {[p.shape for p in parts]}, which do not fit "
                 f"each other: as {join.name} they would be one"
             )
+        if join.how == "groups":
+            return self._grouped(join, parts, shape)
         types = {p.type for p in parts}
         rows = (
             partial(_join_rows, join.how, parts) if len(types) == 1 and _held(parts[0]) and join.how in WHOLE else None
         )
         quantised = max(parts, key=lambda p: p.form.bytes / p.form.elements)  # of several types the one of most bits
         return Weight(_dtype(parts[0]), shape, partial(_join, join.how, parts, shape), _quantised(quantised), rows)
+
+    def _grouped(self, join: Join, parts: list[GgufTensor], shape: tuple[int, ...]) -> Weight:
+        """The rows of two matrices, those of each head of keys together."""
+        groups, values = self._facts.own.integer("ssm.group_count", 1, 1 << 16), parts[1].shape[0]
+        keys, rest = divmod(parts[0].shape[0] - values, 2)
+        self._require(parts[0], keys > 0 and not rest and keys % groups == 0 and values % groups == 0)
+        places = np.split(np.arange(shape[0]), np.cumsum([keys, keys, values]))
+        order = np.concatenate([place.reshape(groups, -1) for place in places], axis=1).reshape(-1)
+
+        def made(of: Callable[[GgufTensor], Array]) -> Array:
+            rows: Array = np.concatenate([of(part) for part in parts])[order]
+            return rows
+
+        same = parts[0].type == parts[1].type and _held(parts[0])
+        quantised = max(parts, key=lambda p: p.form.bytes / p.form.elements)
+        stored = partial(made, _stored) if same else None
+        return Weight(_dtype(parts[0]), shape, partial(made, _values), _quantised(quantised), stored)
 
     def read(self, name: str) -> Array:
         """The values of one of `entries`: float16 as it is, all else widened to float32."""
@@ -208,9 +229,9 @@ def _dtype(tensor: GgufTensor) -> DType:
 def _shape(how: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     """Of what `_join` makes of tensors of these shapes; None where they do not fit each other."""
     first, last = shapes[0], shapes[-1]
-    if len(first) != (2 if how in ("rows", "woven") else 3) or len(first) != len(last):
+    if len(first) != (2 if how in ("rows", "woven", "groups") else 3) or len(first) != len(last):
         return None
-    if how == "rows":
+    if how in ("rows", "groups"):
         return (first[0] + last[0], first[1]) if first[1] == last[1] else None
     if how == "heads":
         fits = first[0] == last[0] and first[1] == last[2]

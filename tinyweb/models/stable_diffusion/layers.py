@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyweb.kinds import BITS
+from tinyweb.models.convnet import SMALL, Convolution
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.norms import GroupNorm, LayerNorm
 from tinyweb.nn.parameters import parameter
+from tinyweb.nn.precision import Watch
 from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.tensor import Tensor
 
@@ -38,9 +40,10 @@ class Reader:
     quant: str | None
     device: str | None
     prefix: str = ""
+    watch: Watch | None = None
 
     def at(self, *names: str | int) -> Reader:
-        return Reader(self.weights, self.quant, self.device, self.prefix + "".join(f"{n}." for n in names))
+        return replace(self, prefix=self.prefix + "".join(f"{n}." for n in names))
 
     def values(self, name: str, *shape: int) -> npt.NDArray[Any]:
         return self.weights.read(self.prefix + name, shape)
@@ -50,8 +53,14 @@ class Reader:
         return parameter(self.values(name, size), self.device)
 
     def stored(self, values: npt.NDArray[Any]) -> Tensor | QuantizedWeight:
-        """Weights (out, …) in the wanted precision; quantised ones as a matrix (out, rest)."""
-        if self.quant in BITS and values.ndim > 1 and values.size >= 4096:
+        """Weights (out, …) in the wanted precision; quantised ones as a matrix (out, rest). `watch` is told of each."""
+        weight = self._converted(values)
+        if self.watch is not None and values.ndim > 1:
+            self.watch(weight, values.reshape(len(values), -1))
+        return weight
+
+    def _converted(self, values: npt.NDArray[Any]) -> Tensor | QuantizedWeight:
+        if self.quant in BITS and values.ndim > 1 and values.size >= SMALL:
             quantized = quantize(values.reshape(len(values), -1), BITS[self.quant], self.device)
             if quantized is not None:
                 return quantized
@@ -85,20 +94,6 @@ class Reader:
         layer.num_groups, layer.eps = groups, eps
         layer.weight, layer.bias = self.vector(f"{name}.weight", channels), self.vector(f"{name}.bias", channels)
         return layer
-
-
-class Convolution:
-    """Cross-correlation of (N, C, H, W) with weights that may be quantised: kernels widen them as they read."""
-
-    def __init__(
-        self, weight: Tensor | QuantizedWeight, bias: Tensor, shape: tuple[int, ...], stride: int = 1, padding: Any = 0
-    ):
-        self.weight, self.bias = weight, bias
-        self._shape, self._stride, self._padding = shape, stride, padding
-
-    def __call__(self, x: Tensor) -> Tensor:
-        w = self.weight.dense().reshape(self._shape) if isinstance(self.weight, QuantizedWeight) else self.weight
-        return x.conv2d(w, self.bias, self._stride, self._padding)
 
 
 class Upsample:

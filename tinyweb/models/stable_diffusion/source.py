@@ -28,6 +28,7 @@ from tinyweb.models.stable_diffusion.original import (
 )  # fmt: skip
 from tinyweb.models.stable_diffusion.prompt import PromptTokenizer
 from tinyweb.models.stable_diffusion.unet import UNet, UNetConfig
+from tinyweb.nn.precision import Watch
 from tinyweb.sources import model_name
 
 EXTRAS = "tinyweb.json"  # a file in a model's folder: settings and prompts that suit the model
@@ -158,26 +159,28 @@ class Source:
         )  # fmt: skip
 
     # -- parts --------------------------------------------------------------------------------------------------------
-    def _reader(self, part: str, quant: str | None, device: str | None) -> Reader:
+    def _reader(self, part: str, quant: str | None, device: str | None, watch: Watch | None) -> Reader:
         if quant is not None and quant not in KINDS:
             raise TinywebError(f"There is no quantisation {quant!r}: choose one of {', '.join(KINDS)}.")
-        return Reader(self.weights[part], quant, device)
+        return Reader(self.weights[part], quant, device, watch=watch)
 
-    def load_text_encoder(self, quant: str | None = None, device: str | None = None) -> TextEncoder:
-        """With `quant` as `Reader` says; on the device named."""
-        return TextEncoder(self.text, self._reader("text_encoder", quant, device))
+    def load_text_encoder(
+        self, quant: str | None = None, device: str | None = None, watch: Watch | None = None
+    ) -> TextEncoder:
+        """With `quant` and `watch` as `Reader` says; on the device named."""
+        return TextEncoder(self.text, self._reader("text_encoder", quant, device, watch))
 
-    def load_unet(self, quant: str | None = None, device: str | None = None) -> UNet:
-        """With `quant` as `Reader` says; on the device named."""
-        return UNet(self.unet, self._reader("unet", quant, device))
+    def load_unet(self, quant: str | None = None, device: str | None = None, watch: Watch | None = None) -> UNet:
+        """With `quant` and `watch` as `Reader` says; on the device named."""
+        return UNet(self.unet, self._reader("unet", quant, device, watch))
 
-    def load_decoder(self, quant: str | None = None, device: str | None = None) -> Decoder:
-        """With `quant` as `Reader` says; on the device named."""
-        return Decoder(self.vae, self._reader("vae", quant, device))
+    def load_decoder(self, quant: str | None = None, device: str | None = None, watch: Watch | None = None) -> Decoder:
+        """With `quant` and `watch` as `Reader` says; on the device named."""
+        return Decoder(self.vae, self._reader("vae", quant, device, watch))
 
-    def load_encoder(self, quant: str | None = None, device: str | None = None) -> Encoder:
-        """With `quant` as `Reader` says; on the device named."""
-        return Encoder(self.vae, self._reader("vae", quant, device))
+    def load_encoder(self, quant: str | None = None, device: str | None = None, watch: Watch | None = None) -> Encoder:
+        """With `quant` and `watch` as `Reader` says; on the device named."""
+        return Encoder(self.vae, self._reader("vae", quant, device, watch))
 
 
 def _config(path: Path) -> Config:
