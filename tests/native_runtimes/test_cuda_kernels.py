@@ -3,6 +3,11 @@
 import pytest
 from nvidia_kernels import CHIPS, CLIFFS, SETS, compiled
 
+from tests.graph.optimize.test_attention_matrices import Shape, program_of
+from tinyweb.graph.gpu_targets import nvidia_target
+from tinyweb.native_runtimes.cuda.compile import compile_cuda
+from tinyweb.render_c import CUDA, render_gpu
+
 SAMPLE = [("Llama-1B q4", "sm_90"), ("Llama-1B f16", "sm_120")]
 REST = [(name, chip) for name in SETS for chip in CHIPS if (name, chip) not in SAMPLE]
 
@@ -14,3 +19,17 @@ def test_no_kernel_spills(name: str, chip: str) -> None:
     assert {k.name: k.resources for k in found if k.resources.spill_bytes} == {}
     assert all(k.resources.stack_bytes == 0 for k in found if name != CLIFFS), "no array of registers is memory"
     assert {"attention", "sums of rows, matrix × vector"} <= {k.kind for k in found}
+
+
+LATER = [("sm_80", 64), ("sm_80", 128), ("sm_90", 32), ("sm_90", 256), ("sm_120", 128)]
+
+
+@pytest.mark.parametrize(
+    ("chip", "width"), [("sm_90", 64), ("sm_90", 128), *(pytest.param(*both, marks=pytest.mark.slow) for both in LATER)]
+)
+def test_attention_by_matrices(chip: str, width: int) -> None:
+    """Sums of both products stay in registers, whatever the size of heads."""
+    program = program_of(Shape(16, 16, 2048, 2048, width, width), nvidia_target(chip))
+    (found,) = compile_cuda(render_gpu([program], CUDA), chip).resources.values()
+    assert found.spill_bytes == 0 and found.stack_bytes == 0
+    assert found.registers <= 255 and program.shared_bytes <= nvidia_target(chip).shared_bytes

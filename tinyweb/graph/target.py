@@ -30,6 +30,7 @@ class Target:
     arithmetic: frozenset[DType]  # types that can be computed with; others are widened or refused (floats: legalize.py)
     storage: frozenset[DType]  # types memory can be declared as; others are packed into uint32 words
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
+    exp2_digits: int = 0  # binary digits that the hardware's own 2ˣ has; 0: there is none
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     vector_registers: int = 16
     busy_threads: int = BUSY_THREADS  # of a GPU that keep it busy
@@ -62,6 +63,7 @@ class Target:
     max_binding_bytes: int = 2**62
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
     subgroup_threads: int = 0  # the most that a subgroup has, which multiplies matrices; 0: it does not
+    neighbours: int = 0  # threads that follow each other, from a multiple of them on, and read each other's registers
     loads_rows: bool = False  # a subgroup loads the rows of matrices into registers at once (RowsArg)
     copies_ahead: bool = False  # what is copied to shared memory may arrive later
     dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none

@@ -55,10 +55,13 @@ class Dialect:
     fused: str = ""  # a · b + c of floats, rounded once or twice
     and_or: str = ""  # the helper for a & b | c of words, where the compiler finds no single operation for that
     dot4: str = ""  # the body of `i32 dot4(u32 a, u32 b, i32 c)`: c and the four products of signed bytes
+    largest: str = ""  # the body of `f32 maximum_f32(f32 a, f32 b)`, which is NaN where either is; "" without any
+    exp2: str = ""  # the body of `f32 exp2_of(f32 x)`, which the hardware has itself
     half_to_single: str = ""  # the bodies of functions between the bits of halves and singles {n} `x`
     single_to_half: str = ""
     half_vectors: bool = False  # they serve vectors
     subgroup: Mapping[str, str] = field(default_factory=dict)  # the bodies that combine `x`: add and max
+    other_lane: str = ""  # {value} of the thread of a subgroup whose number differs in the bit {step}
     loop: str = ""  # before loops that stay loops
     written_out: str = "#pragma unroll"  # before short ones whose steps are written out
     copy_ahead: str = ""  # the helper that copies `{bytes}` from {place} to {to}, where {test} holds, else zeros
@@ -161,6 +164,14 @@ _SHUFFLES = """
   return __shfl_sync(all, x, 0);
 """
 
+_LARGEST = """
+#if __CUDA_ARCH__ >= 800
+  f32 c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c;
+#else
+  return ((a > b) | (a != a)) ? a : b;
+#endif
+"""
+
 _CPP = Dialect(
     name="C++",
     scalars={**_WORDS, "f16": "_Float16"},
@@ -199,6 +210,8 @@ HIP = replace(
         "add": _IN_WAVE.replace("COMBINED", "x + y"),
         "max": _IN_WAVE.replace("COMBINED", "(x < y ? y : x)"),
     },
+    exp2="return __builtin_amdgcn_exp2f(x);",
+    other_lane="of_lane({value}, lane_number() ^ {step})",
     dot4="return dot4_i8(a, b, c);",
     fused="__builtin_elementwise_fma",
     half_to_single="return (f32)__builtin_bit_cast(_Float16, (u16)x);",
@@ -223,6 +236,9 @@ CUDA = replace(
         "max": _SHUFFLES.replace("COMBINED", "x < y ? y : x"),
     },
     and_or=CUDA_AND_OR,
+    largest=_LARGEST,
+    exp2='f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y;',
+    other_lane="__shfl_xor_sync(0xffffffffu, {value}, {step})",
     dot4="return __dp4a((i32)a, (i32)b, c);",
     half_to_single='f32 y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((u16)x)); return y;',
     single_to_half='u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y;',

@@ -7,6 +7,10 @@ from tinyweb.render_c.dialect import Dialect
 
 def maximum(dialect: Dialect, name: str, kind: str, n: int) -> str:
     """The larger of two: NaN where either is one, or, of functions called at_least, where the second is."""
+    if kind.startswith("f32") and dialect.largest and not name.startswith("at_least"):
+        parts = [f"maximum_f32({', '.join(dialect.lane.format(value=v, i=i) for v in 'ab')})" for i in range(n)]
+        body = f"return {dialect.make.format(kind=kind, values=', '.join(parts))};" if n > 1 else dialect.largest
+        return f"{dialect.function} {kind} {name}({kind} a, {kind} b) {{ {body} }}\n"
     test = "a > b" if name.startswith("at_least") else "(a > b) | (a != a)"
     chosen = dialect.choose.format(c=f"({test})", a="a", b="b") if n > 1 else f"({test}) ? a : b"
     return f"{dialect.function} {kind} {name}({kind} a, {kind} b) {{ return {chosen}; }}\n"
@@ -30,3 +34,10 @@ def subgroup(dialect: Dialect, name: str, op: str, scalar: str, threads: int) ->
     """A value combined over the threads of a subgroup, of a workgroup of so many threads."""
     body = dialect.subgroup[op].format(scalar=scalar, threads=threads)
     return f"{dialect.function} {scalar} {name}({scalar} x) {{ {body} }}\n"
+
+
+def neighbours(dialect: Dialect, name: str, scalar: str, combined: str, count: int) -> str:
+    """A value combined over each `count` threads that follow each other."""
+    read = dialect.other_lane.format(value="x", step="m")
+    rounds = f"for (i32 m = 1; m < {count}; m *= 2) {{ const {scalar} y = {read}; x = {combined}; }}"
+    return f"{dialect.function} {scalar} {name}({scalar} x) {{\n#pragma unroll\n  {rounds}\n  return x;\n}}\n"

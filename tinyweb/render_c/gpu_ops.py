@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from typing import cast as typed
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Fragments, Ops, UOp
+from tinyweb.graph.ir import Fragments, Neighbours, Ops, UOp
 from tinyweb.render_c import gpu_helpers, matrix_texts
 from tinyweb.render_c.c_ops import EMITTERS, Emitter, cast, is_number, on_bools, stack
 from tinyweb.render_c.c_types import scalar_name, vector_name
@@ -29,6 +29,8 @@ def _maximum(k: KernelText, u: UOp) -> str:
     scalar, n = scalar_name(u.dtype), lanes(u)
     name = f"{kind}_{vector_name(scalar, n)}"
     mask = k.vector(f"i{u.dtype.bits}", n) if n > 1 else "b8"
+    if n > 1 and kind == "maximum" and scalar == "f32" and k.dialect.largest:
+        k.need("maximum_f32", gpu_helpers.maximum(k.dialect, "maximum_f32", scalar, 1), set())
     k.need(name, gpu_helpers.maximum(k.dialect, name, vector_name(scalar, n), n), {vector_name(scalar, n), mask})
     return f"{name}({bare(k.x(a))}, {bare(k.x(b))})"
 
@@ -82,13 +84,32 @@ def _dot(k: KernelText, u: UOp) -> str:
 
 def _subgroup(k: KernelText, u: UOp) -> str:
     threads = typed("GpuKernel", k).threads
+    if isinstance(u.arg, Neighbours):
+        return _neighbours(k, u, u.arg)
     scalar, op = scalar_name(u.dtype), "add" if u.arg is Ops.ADD else "max"
     name = f"subgroup_{op}_{scalar}"
     k.need(name, gpu_helpers.subgroup(k.dialect, name, op, scalar, threads), set())
     return f"{name}({bare(k.x(u.src[0]))})"
 
 
+def _neighbours(k: KernelText, u: UOp, among: Neighbours) -> str:
+    """Round by round with the thread whose number differs in one digit: all have the same sum in the end."""
+    scalar = scalar_name(u.dtype)
+    name = f"{'sum' if among.op is Ops.ADD else 'largest'}_of_{among.count}_{scalar}"
+    combined = "x + y" if among.op is Ops.ADD else "(x > y) | (x != x) ? x : y"
+    k.need(name, gpu_helpers.neighbours(k.dialect, name, scalar, combined, among.count), set())
+    return f"{name}({bare(k.x(u.src[0]))})"
+
+
+def _exp2(k: KernelText, u: UOp) -> str:
+    """The hardware's own 2ˣ, whose result is 0 where it would be subnormal."""
+    k.need("exp2_of", f"{k.dialect.function} f32 exp2_of(f32 x) {{ {k.dialect.exp2} }}\n", set())
+    value, n = k.x(u.src[0]), lanes(u)
+    parts = [f"exp2_of({bare(value) if n == 1 else k.lane(value, i)})" for i in range(n)]
+    return parts[0] if n == 1 else k.make(k.type(u), parts)
+
+
 GPU_EMITTERS: Mapping[Ops, Emitter] = {
     **EMITTERS, Ops.MAX: _maximum, Ops.MULADD: _muladd, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
-    Ops.OR: _or, Ops.DOT: _dot, Ops.SUBGROUP: _subgroup, Ops.CAST: cast, Ops.STACK: stack,
+    Ops.OR: _or, Ops.DOT: _dot, Ops.SUBGROUP: _subgroup, Ops.CAST: cast, Ops.STACK: stack, Ops.EXP2: _exp2,
 }  # fmt: skip

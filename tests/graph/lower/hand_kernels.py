@@ -15,7 +15,7 @@ from tinyweb.graph.lower.memory_access import carrier_of
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.interpreter import InterpreterRuntime
-from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.protocol import Launch, Runtime
 
 F32, F16, BF16, I32, I8, U8, INDEX = (
     dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.index,
@@ -88,9 +88,12 @@ def from_bf16(bits: np.ndarray) -> np.ndarray:
 
 
 # -- running ---------------------------------------------------------------------------------------------------
-def run(program: Program, target: Target, buffers: Sequence[np.ndarray], variables: dict[str, int]) -> list[np.ndarray]:
-    """The buffers after the program, carried out by the interpreter."""
-    runtime = InterpreterRuntime(target)
+def run(
+    program: Program, target: Target, buffers: Sequence[np.ndarray], variables: dict[str, int],
+    runtime: Runtime | None = None,
+) -> list[np.ndarray]:  # fmt: skip
+    """The buffers after the program, carried out by a runtime, or by the interpreter."""
+    runtime = runtime or InterpreterRuntime(target)
     (executable,) = runtime.compile([program])
     handles = []
     for b in buffers:

@@ -33,6 +33,7 @@ template <class T, int STEPS, Rows ROWS, class A, class C> static C product(A a,
   wait_for_others();
   return sums;
 }
+#define __builtin_amdgcn_exp2f(x) power_of_two(x)
 #define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, x, y, z) product<_Float16, 16, MFMA>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, x, y, z) product<Bfloat, 16, MFMA>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c, x, y, z) product<float, 4, MFMA>(a, b, c)

@@ -61,6 +61,9 @@ static void cvt_rn_bf16_f32(unsigned short &to, float x) {
   to = x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // every NaN is this one
 }
 
+static void ex2_approx_ftz_f32(float &to, float x) { to = power_of_two(x); }
+static void max_NaN_f32(float &to, float a, float b) { to = a != a || a > b ? a : b; }
+
 // -- products of matrices ----------------------------------------------------------------------------------------------
 // A register has neighbours of one row of A, or of one column of B; lane n has row n / 4 of A and that 8 below it.
 struct Tf32 {

@@ -56,6 +56,15 @@ struct E4M3 {
     return bits & 128 ? -value : value;
   }
 };
+// 2 to the power of x by its whole part and a series for the rest; 0 where that is subnormal
+static float power_of_two(float x) {
+  if (!(x >= -126)) return x != x ? x : 0;
+  if (x >= 128) return __builtin_inff();
+  const int whole = (int)x - (x < 0);
+  double term = 1, sum = 1;
+  for (int i = 1; i < 14; ++i) sum += term *= (x - whole) * 0.693147180559945309 / i;
+  return (float)(sum * __builtin_bit_cast(double, (long long)(whole + 1023) << 52));
+}
 static int dot_of_bytes(int a, int b, int c) {
   for (int i = 0; i < 32; i += 8) c += (signed char)(a >> i) * (signed char)(b >> i);
   return c;

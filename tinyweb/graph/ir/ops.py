@@ -66,7 +66,8 @@ class Ops(Enum):
     # -- programs only
     SPECIAL = auto()  # src: (size,), arg: ("grid" | "thread", dimension): the hardware's index
     SUBGROUP_SIZE = auto()  # threads that run together, 4 … 128: known when it runs, and the same for all of a launch
-    SUBGROUP = auto()  # src: (value,), arg ADD or MAX: over the threads of a subgroup, which are neighbours
+    SUBGROUP = auto()  # src: (value,), arg ADD or MAX: over the threads of a subgroup, which are neighbours; or
+    #                    Neighbours: over each so many of them
     AFTER = auto()  # src: (memory, dependency…): that memory, once the dependencies have happened
     END = auto()  # src: (dependency…, RANGE): closes the loop
     BARRIER = auto()  # src: (dependency…): all threads of the workgroup arrive, their shared memory is visible
@@ -82,7 +83,7 @@ class Ops(Enum):
     RECIPROCAL = auto()
     SQRT = auto()
     EXP = auto()
-    EXP2 = auto()
+    EXP2 = auto()  # arg None, or how many binary digits are asked for (not of a subnormal result, which may be 0)
     EXPM1 = auto()  # exp(x) - 1
     LOG = auto()
     LOG2 = auto()
@@ -206,7 +207,7 @@ class StageArg:
             step += self.pad if self.pad and i == self.row else 0
             out.append(step)
             step *= size
-        return tuple(reversed(out)), step
+        return tuple(reversed(out)), step + (self.pad if self.row == len(sizes) else 0)
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,14 @@ class RowsArg:
 
     count: int
     transposed: bool
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Each `count` threads of a subgroup, a power of two, from a multiple of it on, combine values by `op`."""
+
+    op: Ops
+    count: int
 
 
 @dataclass(frozen=True)

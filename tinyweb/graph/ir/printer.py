@@ -34,6 +34,7 @@ from tinyweb.graph.ir.ops import (
     CopyArg,
     KernelInfo,
     MatrixArg,
+    Neighbours,
     Ops,
     Ordered,
     ParamArg,
@@ -62,7 +63,7 @@ def _from_bits(bits: int) -> float:
 
 ARGS = (
     Ops, Space, AxisKind, Axis, BufferArg, CopyArg, Spread, ParamArg, StageArg, MatrixArg, Ordered, PlanesArg, TableArg,
-    KernelInfo, Digit, Layout, Fragments, RowsArg,
+    Neighbours, KernelInfo, Digit, Layout, Fragments, RowsArg,
 )  # fmt: skip
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},
@@ -264,7 +265,9 @@ class _Text:
         if op is Ops.SUBGROUP_SIZE:
             return "subgroup size", _ATOM
         if op is Ops.SUBGROUP:
-            return f"{_REDUCED[u.arg]} over subgroup({self.of(src[0])})", _ATOM
+            few = isinstance(u.arg, Neighbours)
+            where = f"{u.arg.count} neighbours" if few else "subgroup"
+            return f"{_REDUCED[u.arg.op if few else u.arg]} over {where}({self.of(src[0])})", _ATOM
         if op in (Ops.AFTER, Ops.BIND):
             return self.inline[src[0]]
         if op is Ops.LOAD:

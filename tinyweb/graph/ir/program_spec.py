@@ -25,6 +25,7 @@ from tinyweb.graph.ir.ops import (
     AxisKind,
     BufferArg,
     MatrixArg,
+    Neighbours,
     Ops,
     PlanesArg,
     RowsArg,
@@ -173,6 +174,11 @@ def combines_in_subgroups(op: Ops, dtype: DType) -> bool:
     return dtype.bits == 32 and dtype is not dtypes.index and (op is Ops.ADD or (op is Ops.MAX and dtype.is_int))
 
 
+def combines_as_neighbours(op: Ops, dtype: DType) -> bool:
+    """Whether threads that read each other's registers combine such values."""
+    return dtype.bits == 32 and dtype is not dtypes.index and op in (Ops.ADD, Ops.MAX)
+
+
 VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.F16_TO_F32, Ops.F32_TO_F16, Ops.SUBGROUP)
 
 program_spec = Spec(
@@ -194,8 +200,9 @@ program_spec = Spec(
             and u.arg[0] in ("grid", "thread") and 0 <= u.arg[1] < 3),
         needs(Ops.SUBGROUP_SIZE, "SUBGROUP_SIZE is an index without sources",
             lambda u: u.dtype is dtypes.index and not u.src),
-        needs(Ops.SUBGROUP, "SUBGROUP combines 32-bit values of its dtype by ADD, integers by MAX too",
-            lambda u: len(u.src) == 1 and alike(u) and combines_in_subgroups(u.arg, u.dtype)),
+        needs(Ops.SUBGROUP, "SUBGROUP combines 32-bit values of its dtype by ADD, integers and neighbours by MAX too",
+            lambda u: len(u.src) == 1 and alike(u) and (combines_as_neighbours(u.arg.op, u.dtype)
+            if isinstance(u.arg, Neighbours) else combines_in_subgroups(u.arg, u.dtype))),
         needs(Ops.RANGE, "a RANGE is a serial loop: dtype index, one size, an Axis of kind LOOP",
             lambda u: u.dtype is dtypes.index and len(u.src) == 1 and u.src[0].dtype is dtypes.index
             and isinstance(u.arg, Axis) and u.arg.kind is AxisKind.LOOP),

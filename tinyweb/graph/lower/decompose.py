@@ -18,6 +18,8 @@ def decompose(kernel: UOp, target: Target) -> UOp:
     roots: dict[UOp, UOp] = {}  # square roots, and what they are taken of
 
     def decomposed(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is Ops.EXP2 and u.dtype is dtypes.float32 and 0 < (u.arg or 0) <= target.exp2_digits:
+            return u.with_sources((_fused(src[0]),))
         if u.op in TRANSCENDENTAL and not (u.op in target.native_math and u.dtype is dtypes.float32):
             return _expand(u, src, target, branches)
         if u.op in CORRECTIONS and not target.ieee and u.src[0].dtype is dtypes.float32:
@@ -31,6 +33,14 @@ def decompose(kernel: UOp, target: Target) -> UOp:
         return None
 
     return rebuild(kernel.toposort(), decomposed)[kernel]
+
+
+def _fused(x: UOp) -> UOp:
+    """a · b + c by one operation."""
+    product = next((s for s in x.src if s.op is Ops.MUL), None) if x.op is Ops.ADD else None
+    if product is None:
+        return x
+    return UOp(Ops.MULADD, x.dtype, (*product.src, x.src[x.src[0] is product]))
 
 
 def _expand(u: UOp, src: tuple[UOp, ...], target: Target, branches: Branches) -> UOp:

@@ -286,7 +286,9 @@ class _Devectorizer(Loads, Dots):
         src = [self._known(s, point) for s in u.src]
         width = max(lanes_of(s) for s in src) if src else 1
         constant = u.op in ELEMENTWISE and all(x.op is Ops.CONST for s in src for x in (s.src or (s,)))
-        if width > 1 and (constant or u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
+        # of sums that threads hold several have the same factor
+        apart = self.target.has_threads and any(r.arg.kind is AxisKind.TILE for r in u.lanes)
+        if width > 1 and (constant or apart or u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
             # lane by lane: indices mostly fold to constants, and bounds are known of scalars
             return stack([self._scalar(u, [lane(splat(s, width), i) for s in src]) for i in range(width)])
         if u.op is Ops.ADD and u.dtype is dtypes.int32 and src[1].op is Ops.CONST and src[1].arg == -MIDDLE:
@@ -347,7 +349,7 @@ class _Devectorizer(Loads, Dots):
         for at in points([r for r in axes if r is not vector]):
             for c in chunks(vector, self.target):
                 whole = {**point, **at, vector: c}
-                if self.target.has_threads and inner.op is Ops.MUL and u.dtype.is_float:
+                if self.target.has_threads and u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:
                     # a thread's lanes are numbers of its own: one after the other they need no sums of sums
                     factors = [splat(self.value(s, whole), c.width) for s in inner.src]
                     for i in range(c.width):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, UOp, identity
-from tinyweb.graph.ir.program_spec import combines_in_subgroups
+from tinyweb.graph.ir import Axis, AxisKind, Neighbours, Ops, Space, UOp, identity
+from tinyweb.graph.ir.program_spec import combines_as_neighbours, combines_in_subgroups
 from tinyweb.graph.lower.constructors import add, flatten, index_const, make, tile_index
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
 from tinyweb.graph.symbolic import simplify
@@ -31,6 +31,8 @@ class Exchange:
         """
         shape = [int(t.src[0].arg) for t in threads]
         count = prod(shape)
+        if self._are_neighbours(threads, count) and all(combines_as_neighbours(u.arg, u.dtype) for u in group):
+            return [UOp(Ops.SUBGROUP, u.dtype, (v,), Neighbours(u.arg, count)) for u, v in zip(group, values)]
         mine = flatten([(t, n) for t, n in zip(threads, shape)])
         others = [
             (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup)
@@ -53,6 +55,11 @@ class Exchange:
             count = step
         alone = _entered(first, index_const(1) - mine) if first else None
         return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, alone, some)
+
+    def _are_neighbours(self, threads: list[UOp], count: int) -> bool:
+        """Whether threads are all of a workgroup along its first dimension, and read each other's registers."""
+        first = [t.arg[1] for t in threads] == [0] and count == self.workgroup[0]
+        return first and count <= self.target.neighbours and count & (count - 1) == 0
 
     def _over_subgroups(
         self, group: list[UOp], values: list[UOp], mine: UOp, count: int, outer: list[UOp]

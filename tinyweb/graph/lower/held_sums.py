@@ -7,11 +7,24 @@ its step put in place of the axes that have their digits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Digit, Layout, Ops, RowsArg, Space, UOp, is_lane, lane_count, substitute
+from tinyweb.graph.ir import (
+    Axis,
+    AxisKind,
+    BufferArg,
+    Digit,
+    Layout,
+    Ops,
+    RowsArg,
+    Space,
+    UOp,
+    is_lane,
+    lane_count,
+    substitute,
+)
 from tinyweb.graph.ir.fragments import REGISTER_BYTES, ROW_BYTES
 from tinyweb.graph.lower.constructors import index_const, tile_index
 from tinyweb.graph.optimize.instructions import Instruction, Match
@@ -24,12 +37,13 @@ ROWS = 8  # of each of the matrices that are loaded for registers
 class HeldSums:
     """A tile of such sums in `count` registers: `index` is where the lanes of one instruction's lie, `element` where
     the sum at hand does, `product` what a step adds. `lanes`: those that are reduced, the instruction's steps `dot`
-    among them.
+    among them. `name`: of the axis of an instruction's sums.
     """
 
     def __init__(
-        self, u: UOp, instruction: Instruction, match: Match, operands: Sequence[UOp], lanes: list[UOp], target: Target
-    ):
+        self, u: UOp, instruction: Instruction, match: Match, operands: Sequence[UOp], lanes: list[UOp], target: Target,
+        name: str,
+    ):  # fmt: skip
         f, self.target, self.match = instruction.fragments, target, match
         assert f is not None
         self.fragments, self.sums = f, (f.sums.first, f.sums.second)
@@ -46,10 +60,25 @@ class HeldSums:
         further = [r for x in raw for r in x.lanes if r not in held and r not in lanes]
         tiles, number = tile_index([*dict.fromkeys(further), *self.blocks.values()])
         size = f.sums.size
-        within = _lanes("tile", size, AxisKind.TILE, size)
-        self.count, self.index = number * size, tiles * size + within
+        self.within = _lanes(name, size, AxisKind.TILE, size)
+        self.count, self.index = number * size, tiles * size + self.within
         back = {block: r // (lane_count(r) // lane_count(block)) for r, block in self.blocks.items()}
         self.element = simplify(substitute(tiles * size, back) + self._element())
+
+    def spread(self, value: UOp) -> UOp:
+        """What varies over the lanes of the sums, for those that `index` has."""
+        taken: dict[UOp, int] = {}
+        lane_of: dict[UOp, UOp] = {}
+        for axes, digits in zip(self.match.digits, self.sums):
+            for r, d in zip(axes, digits):
+                if d.of == "e":
+                    part = self.within // d.step % d.size * taken.get(r, 1)
+                    lane_of[r] = lane_of[r] + part if r in lane_of else part
+                    taken[r] = taken.get(r, 1) * d.size
+        for r, block in self.blocks.items():
+            part = block * taken.get(r, 1)
+            lane_of[r] = lane_of[r] + part if r in lane_of else part
+        return _elsewhere(value, lane_of)
 
     def _blocks(self) -> list[tuple[UOp, UOp]]:
         """Lanes of which an instruction takes a part, and those of the parts."""
@@ -80,9 +109,7 @@ class HeldSums:
         outer, inner = (_lanes(f"{name}.{i}", n, AxisKind.DOT) for name, n in (("e", layout.size // run), ("f", run)))
         number, step = layout.place(x, y, outer * run + inner)
         table = {dot: step, **self._axes(number, self.match.digits[i], self.sums[i])}
-        # memory stays what it is: only where it is read varies with the lanes
-        table |= {u.src[0]: u.src[0] for u in value.toposort() if u.op is Ops.LOAD}
-        value = simplify(substitute(value, table))
+        value = _elsewhere(value, table)
         rows = self._rows(value, layout, x, y, outer, inner)
         if rows is not None:
             return rows, ()
@@ -132,6 +159,16 @@ class HeldSums:
 
 def _lanes(name: str, size: int, kind: AxisKind, dim: int = 0) -> UOp:
     return UOp(Ops.RANGE, dtypes.index, (index_const(size),), Axis(name, 1 << 20, kind, dim=dim))
+
+
+def _elsewhere(value: UOp, table: Mapping[UOp, UOp]) -> UOp:
+    """A value with what stands for its axes, simplified. Memory stays what it is: only where it is read changes."""
+    memories = {u.src[0]: None for u in value.toposort() if u.op is Ops.LOAD}
+    kept = {
+        m: UOp(Ops.BUFFER, m.dtype, (), BufferArg(Space.REGISTER, -1 - i, m.buffer.arg.size))
+        for i, m in enumerate(memories)
+    }
+    return substitute(simplify(substitute(value, {**table, **kept})), {b: m for m, b in kept.items()})
 
 
 def _in_memory(factor: UOp) -> UOp:

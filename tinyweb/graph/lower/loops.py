@@ -89,6 +89,8 @@ class _Reduces(Staging):
         self.before = steps_before(self.kernel)
         self.first = first_steps(self.kernel, self.before)
         self.users = users([self.kernel])
+        # sums that are rescaled: their registers, the index of one, and what has been done at the end of a step
+        self.joined: dict[UOp, tuple[UOp, UOp, tuple[UOp, ...]]] = {}
         self.updates: list[tuple[UOp, UOp, UOp]] = []  # of registers that hold what the step before has stored
 
     def run(self) -> list[UOp]:
@@ -156,6 +158,12 @@ class _Reduces(Staging):
                 results.append((run.memory, run.index))
                 kept_lanes.append([])
                 continue
+            if u.src[0].op is Ops.RESCALE and (joined := self.joined.get(u.src[0].src[0])) is not None:
+                acc, index, ends = joined
+                updates.extend(ends)
+                results.append((acc, index))
+                kept_lanes.append([])
+                continue
             if u.src[0].op is Ops.RESCALE:
                 inner, factor = (self.done[s] for s in u.src[0].src)
                 acc, index = self._accumulator(u, self.done[u.src[0]], [])
@@ -189,6 +197,7 @@ class _Reduces(Staging):
             results.append((acc, index))
         if updates:
             ends = close_loops(updates, loops, {r: self.last.pop(r) for r in loops if r in self.last})
+            self.joined |= {u: (*result, ends) for u, result in zip(group, results) if self._rescaled(u) is not None}
             for u, (acc, index), kept in zip(group, results, kept_lanes):
                 values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
         if joint:
@@ -234,10 +243,31 @@ class _Reduces(Staging):
         self, u: UOp, instruction: Instruction, match: Match, lanes: list[UOp], outer: list[UOp], loops: list[UOp]
     ) -> tuple[UOp, tuple[UOp, UOp]]:
         """The same of sums that the threads of a subgroup have in their registers."""
-        sums = HeldSums(u, instruction, match, [self.done[f] for f in match.factors], lanes, self.target)
-        acc = self._buffer(Space.REGISTER, u.dtype, sums.count)
-        inside = acc.after(acc.after(*outer).store(sums.index, identity(u.arg, u.dtype)), *loops)
+        name = f"tile{self.buffers}"  # sums of several products are told apart by it
+        sums = HeldSums(u, instruction, match, [self.done[f] for f in match.factors], lanes, self.target, name)
+        acc, zero = self._buffer(Space.REGISTER, u.dtype, sums.count), identity(u.arg, u.dtype)
+        rescaled = self._rescaled(u)
+        if rescaled is None:
+            begun = acc.after(*outer).store(sums.index, zero)
+        else:  # what earlier steps have summed is multiplied, and goes on growing
+            step, factor = rescaled
+            before = acc.after(acc.after(*(r for r in outer if r is not step)).store(sums.index, zero), step)
+            begun = before.store(sums.index, before.load(sums.index) * sums.spread(factor))
+        inside = acc.after(begun, *loops)
         return inside.store(sums.index, inside.load(sums.index) + sums.product), (acc, sums.element)
+
+    def _rescaled(self, u: UOp) -> tuple[UOp, UOp] | None:
+        """The loop over whose steps sums that a subgroup holds are added up and nothing else done with them, and what
+        earlier sums are multiplied with."""
+        found = matrix_of(self.target.instructions, u) if u.op is Ops.REDUCE else None
+        above = self.users[u]
+        if found is None or found[0].fragments is None or len(above) != 1 or above[0].op is not Ops.RESCALE:
+            return None
+        totals = self.users[above[0]]
+        if u is not above[0].src[0] or len(totals) != 1 or len(totals[0].src) != 2:
+            return None
+        step = self.done.get(totals[0].src[1], totals[0].src[1])
+        return None if is_const(step.src[0], 1) else (step, self.done[above[0].src[1]])
 
     def _running(self, u: UOp) -> UOp:
         """A REDUCE before or after the current step of its loop."""

@@ -85,7 +85,7 @@ class Staging:
             return [], []
         lanes = [r for r in self.done[u.src[0]].lanes if r not in u.src[1:]]
         if is_shared(u):
-            return [], [*lanes, *self._threads_of(u)]
+            return [], [*lanes, *reversed(self._threads_of(u))]
         vector = [r for r in lanes if r.arg.kind is AxisKind.VECTOR]
         return vector, [r for r in lanes if r not in vector]
 

@@ -57,9 +57,10 @@ def threads_of(kernel: UOp) -> dict[int, int]:
 
 
 def staged_bytes(kernel: UOp, space: Space) -> int:
-    """Of what is staged in a space, each lane that is none of a STAGE's own having memory for itself."""
+    """Of what is staged in a space, each lane and thread that is none of a STAGE's own having memory for itself."""
     sizes = ((u, u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1]) for u in loops_of(kernel).stages)
-    return sum(u.dtype.nbytes(size * _elements(u) * u.arg.slots) for u, size in sizes if u.arg.space is space)
+    copies = ((u, size * _elements(u) * (_threads(u) if space is Space.SHARED else 1)) for u, size in sizes)
+    return sum(u.dtype.nbytes(count * u.arg.slots) for u, count in copies if u.arg.space is space)
 
 
 def exchange_bytes(kernel: UOp) -> int:
@@ -77,6 +78,10 @@ def exchange_bytes(kernel: UOp) -> int:
 def _steps(u: UOp) -> int:
     """Of an instruction: they are no elements of their own."""
     return prod(r.src[0].vmax for r in u.lanes if r.arg.kind is AxisKind.DOT)
+
+
+def _threads(u: UOp) -> int:
+    return prod(r.src[0].vmax for r in u.ranges if r.arg.kind is AxisKind.THREAD)
 
 
 def _elements(u: UOp) -> int:

@@ -15,15 +15,15 @@ class FallbackWarning(RuntimeWarning):
 
 
 def find_axis(kernel: UOp, name: str, stays: bool = False) -> UOp:
-    """The RANGE of that name; ScheduleError if there is none, or if it is a loop that fills staged memory and not to
-    stay as it is.
+    """The RANGE of that name; ScheduleError if there is none, or if it is a loop that fills staged memory, or carries a
+    maximum from step to step, and not to stay as it is.
     """
     loops = loops_of(kernel)
     for r in loops.ranges:
         if r.arg.name == name:
             if not stays and any(r in u.src[1:] for u in loops.stages):
                 raise ScheduleError(f"axis {name} fills staged memory and stays as it is")
-            if any(r in u.src for u in loops.running):
+            if not stays and any(r in u.src for u in loops.running):
                 raise ScheduleError(f"axis {name} carries a maximum from step to step and stays as it is")
             return r
     raise ScheduleError(

@@ -101,7 +101,7 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, ins
     for i, (r, digits) in enumerate(zip(axes, (fragments.sums.first, fragments.sums.second))):
         shift = k.size(r) % whole[i] > 0 and k.size(r) >= whole[i] and not k.in_place
         _, inner = b.split(r.arg.name, whole[i], shift=shift)
-        outer = _bound(b, inner, digits, bool(i))
+        outer = bound(b, inner, digits, bool(i))
         tiles = tile[1][i] * (b.size(outer) // (tile[0][i] * tile[1][i]))
         subgroups, lanes = b.split(outer, tiles)
         b.bind(lanes, AxisKind.UNROLL)
@@ -131,7 +131,7 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int
     return not excess(b.kernel, b.target)
 
 
-def _bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str:
+def bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str:
     """The digits of an axis bound: a thread's to its dimension, others to lanes, beside each other in memory to a
     vector; what is left of it, with the digits that are lanes as its innermost."""
     for i, d in enumerate(digits):

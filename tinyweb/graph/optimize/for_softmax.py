@@ -9,6 +9,7 @@ from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
+from tinyweb.graph.optimize.for_attention import held_softmax
 from tinyweb.graph.optimize.online import Online, visible
 from tinyweb.graph.optimize.rewrite import loads_summed
 from tinyweb.graph.optimize.stage import Stage, axes_of
@@ -210,6 +211,10 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     """Threads along the columns compute scores of a block's keys and then sum; others have rows of their own, or parts
     of the keys.
     """
+    row = _shared_rows(b.k, softmax)
+    row = row if row is not None and isinstance(b.k.exact(row), int) else None
+    if held_softmax(b, softmax, row):
+        return
     k, along, across, sums = b.k, _along(b.k, softmax), 1, 1
     for r in softmax.columns:
         if r is not along:
@@ -222,8 +227,6 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
             sums *= b.size(left) // across
             if loops := b.tile(left, across, AxisKind.THREAD):
                 b.bind(loops, AxisKind.UNROLL)
-    row = _shared_rows(k, softmax)
-    row = row if row is not None and isinstance(k.exact(row), int) else None
     others = k.volume([r for r in k.outputs if r is not row and r not in softmax.columns])
     team = _team(b, softmax, across, sums, k.size(row) if row is not None else 1, others)
     if row is not None:

@@ -15,9 +15,23 @@ from functools import reduce
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, UOp, as_index, nested, row_major, substitute
+from tinyweb.graph.ir import (
+    Axis,
+    AxisKind,
+    Fragments,
+    Ops,
+    Space,
+    StageArg,
+    UOp,
+    as_index,
+    nested,
+    row_major,
+    substitute,
+)
+from tinyweb.graph.ir.fragments import ROW_BYTES
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import filling, gate_loads, replace_in_order, stage_of
 from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
 from tinyweb.graph.symbolic import divides, simplify, split_by
@@ -26,6 +40,7 @@ from tinyweb.graph.target import Target
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 LEAST_ORDERED = -0x7F800001  # -inf as `ordered` has it
 MAX_SCORES = 256  # of a block that one thread computes
+WEIGHT_DIGITS = 20  # of weights that are rounded to half floats: their sum has more digits than these
 ALIGNED = 4  # keys: blocks begin at a multiple of so many
 
 
@@ -38,7 +53,9 @@ class Online(Action):
     own: `across` threads of dimension x and `split` of dimension y, or z where y is bound to rows of scores, share a
     block, and each of the `split` sums its part of it; they combine their sums after the last block. Rows that are
     threads have weights each. Of a vector axis of the sums, `columns` lanes are summed at a time (0: all), so that a
-    block's sums stay in registers. With `skip`, blocks that a mask leaves nothing of are not walked. Axis i becomes i.0
+    block's sums stay in registers. With `skip`, blocks that a mask leaves nothing of are not walked. With an
+    `instruction` whose matrices subgroups hold in registers, keys of a block are columns of its sums, and weights are
+    rounded to the type of its operands and lie in SHARED memory, for a sum over the whole block. Axis i becomes i.0
     over blocks, and inside of it i.sum over a block's weights. Axes that only the sums vary over must be bound before.
     """
 
@@ -52,6 +69,7 @@ class Online(Action):
     split: int = 1
     skip: bool = True
     vector: bool = False
+    instruction: str = ""
 
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal scores are told by their canonical form
@@ -71,12 +89,32 @@ class Online(Action):
         for r in softmax.columns:
             fixed = r.arg.kind is not AxisKind.LOOP or (register and r.src[0].op is Ops.CONST)
             self.require(fixed, f"axis {r.arg.name} of the sums is a loop; bind it before")
-        taken = {d for d, n in ((0, self.across), (split_dim(softmax), self.split)) if n > 1}
+        self._require_matrices()
+        shared = (0, self.across > 1 or self.instruction), (split_dim(softmax), self.split > 1)
+        taken = {d for d, several in shared if several}
         rows = any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in softmax.rows)
         self.require(not rows, "threads that share scores must work on the same rows")
         fits = register or self.block <= threads * MAX_SCORES
         self.require(fits, f"a thread keeps at most {MAX_SCORES} scores")
         return _Steps(self, softmax).rewrite(kernel)
+
+    def _require_matrices(self) -> None:
+        """Of keys that are columns of an instruction's sums."""
+        if not self.instruction:
+            return
+        f = self.fragments
+        self.require(f is not None, "subgroups hold no matrices of that instruction in registers")
+        assert f is not None
+        alone = self.space is Space.SHARED and self.across == self.split == 1
+        self.require(alone, "threads share keys as the instruction's sums lie, in shared memory")
+        self.require(self.block % f.sums.shape[1] == 0, f"blocks are matrices of {f.sums.shape[1]} keys")
+        self.require(all(d.of != "y" for d in f.sums.second), "columns of the sums are not a thread's own")
+
+    @property
+    def fragments(self) -> Fragments | None:
+        """How subgroups hold the matrices, if they do."""
+        instruction = INSTRUCTIONS.get(self.instruction)
+        return None if instruction is None else instruction.fragments
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
@@ -111,6 +149,7 @@ class _Steps:
         self.once = bool(self.inner) and blocks.op is Ops.CONST and blocks.arg == 1
         self.step = UOp.const(0, dtypes.index) if self.once else self._range("0", blocks)
         self.whole = begin is None and divides(self.size, block)
+        self.fragments = action.fragments
 
     def _range(self, suffix: str, size: UOp | int, kind: AxisKind = AxisKind.LOOP, dim: int = 0) -> UOp:
         row = self.softmax.row
@@ -147,13 +186,13 @@ class _Steps:
             before = decode(UOp(Ops.RUNNING, block.dtype, (largest, self.step), False))
             now = decode(UOp(Ops.RUNNING, block.dtype, (largest, self.step), True))
             # what is equal is not subtracted: infinities have no distance
-            factor = before.equal(now).where(factor, (before - now).alu(Ops.EXP))
-        weight = (score - self._finite(now)).alu(Ops.EXP)
-        weights = stage_of(weight, own, action.space)
+            factor = before.equal(now).where(factor, self._exponential(before, now))
+        weight = self._exponential(score, self._finite(now))
+        weights = stage_of(weight, own, action.space) if self.fragments is None else self._rounded(weight, own)
         # only what exists is summed, so that nothing is multiplied by a weight of 0 that was not asked for
         each = action.block // action.split
         rest: UOp | int = each
-        if not self.whole or self.walked is not self.size:
+        if self.fragments is None and (not self.whole or self.walked is not self.size):
             rest = as_index(each).minimum((self.walked - self._at(begin)).maximum(0))
         table: dict[UOp, UOp] = {softmax.maximum: maximum.cast(softmax.maximum.dtype)}
         nothing = maximum.equal(-math.inf)
@@ -163,10 +202,12 @@ class _Steps:
             place = self._range(name, action.block, AxisKind.VECTOR) if alone and vectors else self._range(name, rest)
             loops = [*([] if self.once else [self.step]), *teams]
             if alone and not private:  # each thread adds up its own
-                value = UOp(Ops.REDUCE, self.dtype, (weight, mine[-1]), Ops.ADD)
-                loops += mine[:-1]
+                beside = [r for r in mine if r.arg.kind in LANES]
+                value = UOp(Ops.REDUCE, self.dtype, (weight, *beside), Ops.ADD) if beside else weight
+                loops += [r for r in mine if r not in beside]
             else:
                 value = substitute(s.value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
+                value = self._inside(value, s.row) if self.fragments is not None else value
                 value = substitute(value, {s.row: self._at(begin + place)} | self.inner).cast(self.dtype)
                 value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
             total = value if self.once else UOp(Ops.RESCALE, self.dtype, (value, factor))
@@ -180,9 +221,18 @@ class _Steps:
             table[s.reduce] = self._stored_later(total).cast(s.reduce.dtype)
         return replace_in_order(kernel, table)
 
+    def _exponential(self, x: UOp, less: UOp) -> UOp:
+        """exp(x - less). Of what is rounded to a narrow type no more digits are asked for than sums of all weights
+        take."""
+        if self.fragments is None:
+            return (x - less).alu(Ops.EXP)
+        log2e = math.log2(math.e)
+        return UOp(Ops.EXP2, self.dtype, (x * log2e - less * log2e,), WEIGHT_DIGITS)
+
     def _as_integers(self) -> bool:
         """Whether threads compare scores as integers, which takes one operation where NaN takes more."""
-        return self.action.space is Space.SHARED and self.dtype is dtypes.float32
+        shared = self.action.space is Space.SHARED and self.fragments is None
+        return shared and self.dtype is dtypes.float32
 
     def _divided(self, total: UOp, divisor: UOp) -> UOp:
         """By the sum of a row's exponentials, which is 1 at least: one division serves all columns."""
@@ -216,12 +266,36 @@ class _Steps:
         """How threads share a block: where the part at hand begins, the threads with a part each, and within a part the
         threads that compute its scores and the lanes of each."""
         action = self.action
+        if self.fragments is not None:
+            return UOp.const(0, dtypes.index), [], self._columns(self.fragments)
         each = action.block // action.split
         dim = split_dim(self.softmax)
         teams = [self._range("split", action.split, AxisKind.THREAD, dim)] if action.split > 1 else []
         begin = teams[0] * each if teams else UOp.const(0, dtypes.index)
         mine = [self._range("key", action.across, AxisKind.THREAD)] if action.across > 1 else []
         return begin, teams, [*mine, self._range("key.1", each // action.across, AxisKind.VECTOR)]
+
+    def _columns(self, fragments: Fragments) -> list[UOp]:
+        """The keys of a block as columns of an instruction's sums: the digits that threads and vectors have, innermost
+        first, and outside of them lanes."""
+        out: list[UOp] = []
+        left = self.action.block
+        for i, d in enumerate(fragments.sums.second):
+            if d.of != "e" or i == 0:
+                kind = AxisKind.VECTOR if d.of == "e" else AxisKind.THREAD
+                out.insert(0, self._range(f"key.{i + 1}", d.size, kind))
+                left //= d.size
+        return [self._range("key", left, AxisKind.UNROLL), *out] if left > 1 else out
+
+    def _rounded(self, weight: UOp, own: Sequence[UOp]) -> UOp:
+        """Weights in shared memory as the instruction takes them, a row of a block's keys after the other."""
+        operand = INSTRUCTIONS[self.action.instruction].operands[0]
+        pad = ROW_BYTES * 8 // operand.bits
+        return UOp(Ops.STAGE, operand, (weight.cast(operand), *own), StageArg(self.action.space, pad, len(own)))
+
+    def _inside(self, value: UOp, row: UOp) -> UOp:
+        """`value`, which reads nothing beyond the row's end: zeros stand there."""
+        return value if self.whole else gate_loads(value, row, row, self.step, row < self.size)
 
     def _scores(self) -> UOp:
         """The scores of a block, staged."""
@@ -237,11 +311,10 @@ class _Steps:
         """A score of a block; beyond the row there are none."""
         softmax = self.softmax
         at = self._at(index)
-        score = softmax.score
-        if self.action.vector and not self.whole:
-            # vectors of neighbours leave out what does not exist
-            score = gate_loads(score, softmax.row, softmax.row, self.step, softmax.row < self.size)
-        inside = at if self.whole or self.action.vector else at.minimum(self.size + -1)
+        # vectors of neighbours, and matrices, leave out what does not exist
+        gated = self.action.vector or self.fragments is not None
+        score = self._inside(softmax.score, softmax.row) if gated else softmax.score
+        inside = at if self.whole or gated else at.minimum(self.size + -1)
         score = substitute(score, {softmax.row: inside}).cast(self.dtype)
         score = substitute(score, {u: self._once(u, ranges) for u in self._fixed(softmax.score)})
         return score if self.whole else (at < self.size).where(score, self.lowest)
@@ -259,11 +332,16 @@ class _Steps:
                 x = stack.pop()
                 if row not in x.ranges:
                     flat = bound <= x.ranges and not any(s.op is Ops.REDUCE for s in x.toposort())
-                    if x.op is not Ops.LOAD and flat and all(r.src[0].op is Ops.CONST for r in bound):
+                    if not self._is_operand(x) and flat and all(r.src[0].op is Ops.CONST for r in bound):
                         out[x] = None
                 elif x.op in (Ops.MUL, Ops.CAST):
                     stack.extend(x.src)
         return list(out)
+
+    def _is_operand(self, factor: UOp) -> bool:
+        """Whether a factor is read as it is needed."""
+        loaded = factor.src[0] if self.fragments is not None and factor.op is Ops.CAST else factor
+        return loaded.op is Ops.LOAD
 
     def _once(self, value: UOp, ranges: Sequence[UOp]) -> UOp:
         """`value`, staged."""

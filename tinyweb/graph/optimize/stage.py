@@ -215,6 +215,8 @@ class Stage(Action):
         copies = {r: filling(r, f"{name}.{r.arg.name}", i) for i, r in enumerate(tile)}
         filled = [copies[r] for r in tile]
         run = _side_by_side(value, load, tile, copies, 1)
+        if self.pad and len(run) == len(tile):  # the whole of it: a row is what lies along one axis
+            run = [r for r in run if axis_name(r.arg.name) == axis_name(run[-1].arg.name)]
         row = len(run) or 1
         arg = StageArg(self.space, self.pad if row < len(tile) else 0, row)
         strides = arg.strides([int(r.src[0].arg) for r in tile])[0]

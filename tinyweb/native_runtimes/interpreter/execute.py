@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.graph.ir import Fragments, MatrixArg, Ops, RowsArg, Space, UOp
+from tinyweb.graph.ir import Fragments, MatrixArg, Neighbours, Ops, RowsArg, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.interpreter.fragments import multiplied, rows_of
 from tinyweb.native_runtimes.interpreter.memory import DeviceMemory, Registers, SharedMemory
@@ -113,7 +113,8 @@ class _Run:
     def _barrier(self, u: UOp) -> None:
         if u.arg == "sent":
             return  # here what is stored has arrived at once
-        if self.active is not None:
+        groups = None if self.active is None else self.active.reshape(self.groups, self.threads)
+        if groups is not None and (groups != groups[:, :1]).any():
             raise ArithmeticError(f"kernel {self.program.name}: some invocations do not come to a barrier")
         self.epoch += 1
 
@@ -136,11 +137,13 @@ class _Run:
     def _subgroup(self, u: UOp) -> None:
         """A value combined over neighbouring threads of a workgroup; its last subgroup may have fewer."""
         value = self.values[u.src[0]]
+        few = isinstance(u.arg, Neighbours)
+        op, size = (u.arg.op, u.arg.count) if few else (u.arg, self.executor.subgroup)
         shape = (self.invocations, *value.shape[1:])
         each = np.broadcast_to(value, shape).reshape(self.groups, self.threads, *shape[1:])
-        starts = np.arange(0, self.threads, self.executor.subgroup)
-        combined = (np.add if u.arg is Ops.ADD else np.maximum).reduceat(each, starts, axis=1)
-        self.values[u] = np.repeat(combined, self.executor.subgroup, axis=1)[:, : self.threads].reshape(shape)
+        starts = np.arange(0, self.threads, size)
+        combined = (np.add if op is Ops.ADD else np.maximum).reduceat(each, starts, axis=1)
+        self.values[u] = np.repeat(combined, size, axis=1)[:, : self.threads].reshape(shape)
 
     def _fragments(self, u: UOp) -> None:
         """Matrices multiplied by the threads of subgroups, which are neighbours in a workgroup."""
