@@ -154,6 +154,19 @@ def test_no_more_is_multiplied_than_is_wanted(chip: str) -> None:
         assert len(others) < 800
 
 
+def test_weights_stay_where_they_are() -> None:
+    """A block of keys takes one barrier, and shared memory has but queries, keys and values, where sums lie as operands
+    do; elsewhere also weights."""
+    for chip, barriers in (("sm_90", 1), ("gfx942", 3)):
+        program, inside, found = program_of(Shape(16, 16, 1024, 1024, 64, 64), CHIPS[chip]), 0, 0
+        for u in program.uops:
+            inside += (u.op is Ops.RANGE and u.src[0].vmax == 16) - (u.op is Ops.END and u.src[-1].src[0].vmax == 16)
+            found += inside > 0 and u.op is Ops.BARRIER and u.arg != "sent"
+        assert found == barriers
+        operands = {u.arg.name: u.arg.chains for u in program.uops if isinstance(u.arg, Fragments)}
+        assert list(operands.values()) == [chip == "sm_90"]
+
+
 def test_a_maximum_is_exchanged_without_memory() -> None:
     """Threads that have parts of a row read each other's registers."""
     program = program_of(Shape(2, 2, 64, 64, 64, 64), CHIPS["sm_90"])

@@ -79,3 +79,8 @@ class Fragments:
     a: Layout
     b: Layout
     sums: Layout
+
+    @property
+    def chains(self) -> bool:
+        """Whether threads hold sums as they would hold them as A of another product."""
+        return self.a == self.sums

@@ -130,7 +130,7 @@ class _Reduces(Staging):
             self.done[u] = self.done[load]
             return
         if u.op is Ops.LOAD and u.src[0].op is Ops.STAGE:
-            memory, index = self.done[u.src[0]], self.done[u.src[1]]
+            memory, index = self.done[u.src[0]], self._own_index(u.src[0], self.done[u.src[1]])
             self.done[u] = u.replace(src=(memory, self._place(u.src[0], index), *(self.done[s] for s in u.src[2:])))
             return
         self.done[u] = u.with_sources(tuple(self.done[s] for s in u.src))

@@ -40,7 +40,9 @@ def close_loops(
 
 def staged_index(u: UOp, table: Mapping[UOp, UOp]) -> tuple[UOp, int]:
     """Where a STAGE keeps the value for a step of its ranges (renamed by `table`), and its elements in all."""
-    ranges = u.src[1:]
+    # of threads' registers each has its own elements
+    alone = u.arg.space is Space.REGISTER
+    ranges = [r for r in u.src[1:] if r.op is Ops.RANGE or not alone]
     strides, size = u.arg.strides([lane_count(r) for r in ranges])
     index = index_const(0)
     for r, stride in zip(ranges, strides):
@@ -71,7 +73,7 @@ class Staging:
 
     def _stage_in_registers(self, u: UOp) -> UOp:
         """Fills an invocation's own memory with a value for every step of the STAGE's ranges: that memory, filled."""
-        value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), self._outer(u)
+        value, ranges, outer = self.done[u.src[0]], [r for r in u.src[1:] if r.op is Ops.RANGE], self._outer(u)
         index, size = staged_index(u, {})
         memory = self._buffer(Space.REGISTER, u.dtype, size * self._copies(u))
         self.arrays.add(memory)
@@ -92,6 +94,16 @@ class Staging:
     def _threads_of(self, u: UOp) -> list[UOp]:
         """The thread indices that a value of the kernel varies over."""
         return sorted((t for t in specials_of(u) if t.arg[0] == "thread"), key=lambda t: int(t.arg[1]))
+
+    def _own_index(self, u: UOp, index: UOp) -> UOp:
+        """Where a thread has the element `index` of a STAGE in registers that is divided among threads, which it has:
+        the digits of the number that are not a thread's."""
+        if u.arg.space is not Space.REGISTER or all(r.op is Ops.RANGE for r in u.src[1:]):
+            return index
+        below, table = 1, {}
+        for r in reversed(u.src[1:]):
+            table[r], below = index // below % lane_count(r), below * lane_count(r)
+        return simplify(staged_index(u, table)[0])
 
     def _copies(self, u: UOp) -> int:
         return prod(lane_count(r) for lanes in self._own(u) for r in lanes)

@@ -102,13 +102,16 @@ def _with_shape(b: Builder, softmax: Softmax, row: UOp, instruction: Instruction
     b.bind(bound(b, inner, f.sums.second, True), AxisKind.UNROLL)
     b.grid([b.left(r) for r in k.outputs if b.left(r)])
     name = softmax.row.arg.name
-    if not b.attempt(Online(name, shape.block, Space.SHARED, instruction=instruction.name)):
+    space = Space.REGISTER if f.chains else Space.SHARED
+    if not b.attempt(Online(name, shape.block, space, instruction=instruction.name)):
         return False
     summed = next(f"{name}.sum{i or ''}" for i, s in enumerate(softmax.sums) if s.value is not s.exponential)
     for axis in (softmax.inner[0].arg.name, summed):
-        _, step = b.split(axis, instruction.steps)
+        steps, step = b.split(axis, instruction.steps)
         if not b.attempt(Tensorize(step, instruction.name)):
             return False
+        if axis is summed and f.chains:  # registers have no numbers
+            b.bind(steps, AxisKind.UNROLL)
     _stage(b, softmax, instruction, shape)
     return not excess(b.kernel, b.target)
 

@@ -55,8 +55,9 @@ class Online(Action):
     threads have weights each. Of a vector axis of the sums, `columns` lanes are summed at a time (0: all), so that a
     block's sums stay in registers. With `skip`, blocks that a mask leaves nothing of are not walked. With an
     `instruction` whose matrices subgroups hold in registers, keys of a block are columns of its sums, and weights are
-    rounded to the type of its operands and lie in SHARED memory, for a sum over the whole block. Axis i becomes i.0
-    over blocks, and inside of it i.sum over a block's weights. Axes that only the sums vary over must be bound before.
+    rounded to the type of its operands, for a sum over the whole block: through SHARED memory, or in REGISTER memory
+    of the threads that have them, where sums lie as operands do. Axis i becomes i.0 over blocks, and inside of it i.sum
+    over a block's weights. Axes that only the sums vary over must be bound before.
     """
 
     name: ClassVar[str] = "online"
@@ -74,8 +75,9 @@ class Online(Action):
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal scores are told by their canonical form
         row = find_axis(kernel, self.axis)
-        register = self.space is Space.REGISTER
-        self.require(register or self.space is Space.SHARED, "scores are kept in shared or register memory")
+        register = self.space is Space.REGISTER and not self.instruction
+        kept = self.space in (Space.SHARED, Space.REGISTER)
+        self.require(kept, "scores are kept in shared or register memory")
         threads = self.across * self.split
         equal = min(self.across, self.split) >= 1 and self.block % threads == 0 and (threads == 1 or not register)
         self.require(equal, "threads that share scores share a block in equal parts")
@@ -105,8 +107,9 @@ class Online(Action):
         f = self.fragments
         self.require(f is not None, "subgroups hold no matrices of that instruction in registers")
         assert f is not None
-        alone = self.space is Space.SHARED and self.across == self.split == 1
-        self.require(alone, "threads share keys as the instruction's sums lie, in shared memory")
+        self.require(self.across == self.split == 1, "threads share keys as the instruction's sums lie")
+        chained = self.space is Space.SHARED or f.chains
+        self.require(chained, "weights go through shared memory: sums lie otherwise than operands")
         self.require(self.block % f.sums.shape[1] == 0, f"blocks are matrices of {f.sums.shape[1]} keys")
         self.require(all(d.of != "y" for d in f.sums.second), "columns of the sums are not a thread's own")
 
@@ -162,7 +165,7 @@ class _Steps:
 
     def rewrite(self, kernel: UOp) -> UOp:
         action, softmax = self.action, self.softmax
-        private = action.space is Space.REGISTER
+        private = action.space is Space.REGISTER and self.fragments is None
         # vectors run along the keys, or along rows where these are vectors already
         vectors = private and not any(r.arg.kind is AxisKind.VECTOR for r in softmax.rows)
         lanes = AxisKind.VECTOR if vectors else AxisKind.LOOP
@@ -288,9 +291,10 @@ class _Steps:
         return [self._range("key", left, AxisKind.UNROLL), *out] if left > 1 else out
 
     def _rounded(self, weight: UOp, own: Sequence[UOp]) -> UOp:
-        """Weights in shared memory as the instruction takes them, a row of a block's keys after the other."""
+        """Weights as the instruction takes them: in shared memory a row of a block's keys after the other, or where
+        they are."""
         operand = INSTRUCTIONS[self.action.instruction].operands[0]
-        pad = ROW_BYTES * 8 // operand.bits
+        pad = ROW_BYTES * 8 // operand.bits if self.action.space is Space.SHARED else 0
         return UOp(Ops.STAGE, operand, (weight.cast(operand), *own), StageArg(self.action.space, pad, len(own)))
 
     def _inside(self, value: UOp, row: UOp) -> UOp:
