@@ -13,8 +13,9 @@ from typing import Any, Self
 from tinyweb.array.core import TensorCore
 from tinyweb.array.padding import Padding
 from tinyweb.array.reduction import Reduction
+from tinyweb.array.views import window_count
 from tinyweb.dtype import dtypes, promote
-from tinyweb.graph.ir import Ops, size_max, size_prod
+from tinyweb.graph.ir import Ops, Size, larger_size, size_add, size_max, size_mul, size_prod, size_sub
 from tinyweb.graph.schedule.indexing import same
 
 _SAME_VALUES = (
@@ -146,7 +147,13 @@ class Convolution(Padding, Reduction):
         if x.ndim == n + 1:
             return x.unsqueeze(0)._convolve(method, n, w, bias, stride, padding, dilation, groups).squeeze(0)
         steps, apart = positive(stride, n, method, "stride"), positive(dilation, n, method, "dilation")
-        sizes, kernel = x._spatial(method, n), w._spatial(method, n)
+        kernel = w._spatial(method, n)
+        if x._varies(n):
+            around = _padding(method, padding, steps, [(k - 1) * d for k, d in zip(kernel, apart, strict=True)])
+            each = zip(x.shape[2:], around, kernel, steps, apart, strict=True)
+            out = [window_count(size_add(s, before + after), k, t, d) for s, (before, after), k, t, d in each]
+            return x._whole(n)._convolve(method, n, w, bias, steps, around, apart, groups)._cut_to(out)
+        sizes = x._spatial(method, n)
         if not same(x.shape[1], w.shape[1] * groups) or w.shape[0] % groups:
             raise ValueError(
                 f"{method}: input {x.shape} and weight {w.shape} with groups={groups}: the weight must be (outputs, "
@@ -196,7 +203,13 @@ class Convolution(Padding, Reduction):
             ).squeeze(0)  # fmt: skip
         steps, apart = positive(stride, n, method, "stride"), positive(dilation, n, method, "dilation")
         cut, more = spread(padding, n, method, "padding"), spread(output_padding, n, method, "output_padding")
-        sizes, kernel = x._spatial(method, n), w._spatial(method, n)
+        kernel = w._spatial(method, n)
+        if x._varies(n):
+            each = zip(x.shape[2:], kernel, steps, cut, apart, more, strict=True)
+            ends = [size_add(size_mul(s, t), d * (k - 1) + m + 1 - t - 2 * p) for s, k, t, p, d, m in each]
+            whole = x._whole(n)._deconvolve(method, n, w, bias, steps, cut, more, groups, apart)
+            return whole._cut_to([larger_size(e, 0) for e in ends])
+        sizes = x._spatial(method, n)
         if not same(x.shape[1], w.shape[0]) or w.shape[0] % groups:
             raise ValueError(
                 f"{method}: input {x.shape} and weight {w.shape} with groups={groups}: the weight must be (channels, "
@@ -241,8 +254,18 @@ class Convolution(Padding, Reduction):
     def _spatial(self, method: str, n: int) -> tuple[int, ...]:
         sizes = self.shape[self.ndim - n :]
         if not all(isinstance(s, int) for s in sizes):
-            raise ValueError(f"{method}: only the batch may have a symbolic size, got {self.shape}")
+            raise ValueError(f"{method}: the last {n} sizes of {self.shape} must be numbers")
         return tuple(s for s in sizes if isinstance(s, int))
+
+    def _varies(self, n: int) -> bool:
+        """Whether one of the last n sizes is symbolic."""
+        return not all(isinstance(s, int) for s in self.shape[self.ndim - n :])
+
+    def _whole(self, n: int, value: float = 0.0) -> Self:
+        """With a value behind the elements along the last n axes, up to their largest sizes: numbers."""
+        last = self.shape[self.ndim - n :]
+        behind = [(0, size_sub(size_max(s), s)) for s in last]
+        return self.pad([*((0, 0),) * (self.ndim - n), *behind], value=value)
 
     def _plus_bias(self, method: str, bias: TensorCore | None) -> Self:
         if bias is None:
@@ -272,7 +295,7 @@ class Convolution(Padding, Reduction):
             x = x.contiguous()
         return x.pad(around)
 
-    def _cut_to(self, sizes: Sequence[int]) -> Self:
+    def _cut_to(self, sizes: Sequence[Size]) -> Self:
         """The first elements along the last axes."""
         lead = self.ndim - len(sizes)
         return self.shrink([*(None,) * lead, *((0, s) for s in sizes)])

@@ -17,7 +17,7 @@ from tinyweb.array.storage import Storage, Value, bound_size, evaluate_size, lea
 from tinyweb.array.update import update
 from tinyweb.device import Device, bindings, is_recording
 from tinyweb.dtype import DType, DTypeLike, as_dtype, dtypes, from_numpy, to_dtype
-from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, Shape, Size, UOp, size_max, size_prod
+from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, Shape, Size, UOp, numel_max, size_max, size_prod
 from tinyweb.graph.schedule import spans
 
 Scalar: TypeAlias = "bool | int | float"
@@ -185,7 +185,7 @@ class TensorCore(Value):
 
     def nbytes(self) -> int:
         """Bytes of the value in memory, symbolic sizes at their largest."""
-        return self.dtype.nbytes(size_max(self.numel()))
+        return self.dtype.nbytes(numel_max(self.shape))
 
     def __len__(self) -> int:
         if not self.shape:

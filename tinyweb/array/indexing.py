@@ -186,7 +186,8 @@ class Indexing(Gathering):
         if step != 1:
             if step == -1 and start is None and stop is None:
                 return 0, n, -1
-            raise IndexError("a slice with symbolic bounds must have step 1")
+            if step < 0:
+                raise IndexError("a slice with symbolic bounds goes forwards: flip the axis first")
         begin: Size = 0 if start is None else start
         end: Size = n if stop is None else stop
         if isinstance(begin, int) and begin < 0:
@@ -196,13 +197,16 @@ class Indexing(Gathering):
         low = begin if isinstance(begin, int) else begin.vmin
         if low < 0 or size_max(end) > size_max(n):
             raise IndexError(f"slice [{k.start}:{k.stop}] can leave axis {axis} of {self.shape}")
-        return begin, end, 1
+        return begin, end, step
 
     def _strided(self, axis: int, low: Size, end: Size, step: int) -> tuple[Self, bool]:
         """Every `step`-th element of low … end-1 of an axis; and whether that took more than renaming."""
         n = self.shape[axis]
-        if step == 1 or not (isinstance(n, int) and isinstance(low, int) and isinstance(end, int)):
+        if step == 1:
             return self._along(axis, low, end), False
+        if not (isinstance(n, int) and isinstance(low, int) and isinstance(end, int)):
+            windows = self._along(axis, low, end)._sliding(axis, 1, step)
+            return windows._reshape(tuple(windows.shape[:-1])), True
         count = -(-(end - low) // step)
         # blocks of `step` elements, of which one is taken: they may begin before `low`, if they would end too late
         begin = min(low, n - count * step)

@@ -10,7 +10,7 @@ from tinyweb.array.joining import Joining
 from tinyweb.array.movement import as_shape
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff import gradient
-from tinyweb.graph.ir import Ops, Size, UOp, size_add
+from tinyweb.graph.ir import Ops, Size, UOp, larger_size, size_add, size_sub, smaller_size
 
 MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -51,17 +51,14 @@ class Padding(Joining):
         else:
             t = self
             for axis, (before, after) in enumerate(around):
-                if not isinstance(before, int) or not isinstance(after, int):
-                    raise ValueError(f"pad: symbolic padding {padding} needs mode 'constant'")
-                t = t._pad_copied(axis, max(before, 0), max(after, 0), mode)
+                t = t._pad_copied(axis, _positive(before), _positive(after), mode)
         return t
 
     def _cut_off(self, around: list[tuple[Size, Size]], padding: Sequence[Any]) -> Self:
         """Cut off what is negative."""
         cut: list[tuple[Size, Size]] = []
         for (before, after), n in zip(around, self.shape, strict=True):
-            begin = max(-before, 0) if isinstance(before, int) else 0
-            end = size_add(n, min(after, 0)) if isinstance(after, int) else n
+            begin, end = larger_size(size_sub(0, before), 0), size_add(n, smaller_size(after, 0))
             if isinstance(end, int) and end < begin:
                 raise ValueError(f"pad: {padding} cuts more off than {self.shape} has")
             cut.append((begin, end))
@@ -91,11 +88,13 @@ class Padding(Joining):
         inside = self._new(UOp.const(True, dtypes.bool))._broadcast_to(self.shape)._pad(around)
         return self._new(UOp(Ops.WHERE, self.dtype, (inside.uop, padded.uop, UOp.const(value, self.dtype))))
 
-    def _pad_copied(self, axis: int, before: int, after: int, mode: str) -> Self:
+    def _pad_copied(self, axis: int, before: Size, after: Size, mode: str) -> Self:
         """One axis continued with elements of its own."""
-        if not before and not after:
+        n = self.shape[axis]
+        if before == 0 and after == 0:
             return self
-        n = self._fixed(axis, "pad")
+        if not isinstance(n, int) or not isinstance(before, int) or not isinstance(after, int):
+            return self._pad_varying(axis, before, after, mode)
         most = {"reflect": n - 1, "circular": n}.get(mode)
         if n == 0 or (most is not None and max(before, after) > most):
             raise ValueError(
@@ -129,6 +128,19 @@ class Padding(Joining):
 
         return picked._with_gradients([self], rule) if self.dtype.is_float else picked
 
+    def _pad_varying(self, axis: int, before: Size, after: Size, mode: str) -> Self:
+        """As `_pad_copied` where sizes are symbolic, by the places of the elements."""
+        n = self.shape[axis]
+        last = self._operand(size_sub(n, 1), "pad")
+        at = self._iota(size_add(n, size_add(before, after))).sub(before)
+        if mode == "circular":
+            at = at.remainder(n)
+        elif mode == "reflect":
+            at = last.sub(at.abs().sub(last).abs())
+        # what is beyond is not asked for
+        index = at.maximum(0).minimum(last).uop
+        return self._new(UOp(Ops.TAKE, self.dtype, (self.movedim(axis, 0).uop, index), 0)).movedim(0, axis)
+
 
 def _positive(n: Size) -> Size:
-    return max(n, 0) if isinstance(n, int) else n
+    return larger_size(n, 0)

@@ -14,9 +14,10 @@ from tinyweb.array.activation import Activation
 from tinyweb.array.convolution import Convolution, positive, spread
 from tinyweb.array.core import TensorCore, leaf
 from tinyweb.array.scatter import Scatter
+from tinyweb.array.windows import Grid
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff import gradient as differentiate
-from tinyweb.graph.ir import Size, numel_max
+from tinyweb.graph.ir import Size, numel_max, size_add, size_max, size_mul, size_prod, size_sub
 
 
 class Pooling(Activation, Scatter, Convolution):
@@ -78,7 +79,14 @@ class Pooling(Activation, Scatter, Convolution):
         ceil_mode: bool,
         return_indices: bool,
     ) -> Any:
-        grid = _Grid.of(self, method, n, kernel_size, stride, padding, dilation, ceil_mode)
+        grid = Grid.of(self, method, n, kernel_size, stride, padding, dilation, ceil_mode)
+        if self._varies(n):
+            whole = self._whole(n, self._lowest())
+            found = whole._max_pool(method, n, grid.kernel, grid.steps, padding, grid.apart, ceil_mode, return_indices)
+            if not return_indices:
+                return found._cut_to(grid.counts)
+            value, place = (t._cut_to(grid.counts) for t in found)
+            return value, place._in_another_plane([size_max(s) for s in grid.sizes], grid.sizes)
         x = self._filled(grid.around(), self._lowest())
         w = x._patches(grid.kernel, grid.steps, grid.apart)
 
@@ -97,6 +105,13 @@ class Pooling(Activation, Scatter, Convolution):
             at = begin.mul(grid.steps[i]).sub(grid.pads[i]).add(rest.remainder(k).mul(grid.apart[i]))
             place, rest, step = place.add(at.mul(step)), rest.floor_divide(k), step * size
         return value, place
+
+    def _in_another_plane(self, old: Sequence[Size], new: Sequence[Size]) -> Self:
+        """Places in flattened planes of sizes `old` as those of the same elements in planes of other sizes."""
+        rest, place, step = self, self.mul(0), 1
+        for n, m in zip(reversed(old), reversed(new), strict=True):
+            place, rest, step = place.add(rest.remainder(n).mul(step)), rest.floor_divide(n), size_mul(step, m)
+        return place
 
     def _lowest(self) -> float:
         return float(self.dtype.min) if self.dtype.is_float else int(self.dtype.min)
@@ -122,7 +137,7 @@ class Pooling(Activation, Scatter, Convolution):
             return value, first
         return value._with_gradients([x], lambda g: [gradient(g, first)]), first
 
-    def _to_windows(self, grid: _Grid, shape: Sequence[Size], chosen: Self | None = None) -> Self:
+    def _to_windows(self, grid: Grid, shape: Sequence[Size], chosen: Self | None = None) -> Self:
         """The transpose of cutting windows from a tensor of `shape`: a value for each window goes to all of its
         elements, or to the `chosen` one (its number), and is added up there."""
         n = len(grid.kernel)
@@ -264,31 +279,36 @@ class Pooling(Activation, Scatter, Convolution):
         count_include_pad: bool,
         divisor: int | None,
     ) -> Self:
-        grid = _Grid.of(self, method, n, kernel_size, stride, padding, 1, ceil_mode)
+        grid = Grid.of(self, method, n, kernel_size, stride, padding, 1, ceil_mode)
         if divisor == 0:
             raise ValueError(f"{method}: divisor_override must not be 0")
         x = self._floating()
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
-        padded = wide._filled(grid.around(), 0)
-        w = padded._patches(grid.kernel, grid.steps, grid.apart)
-        total = w.sum(tuple(range(w.ndim - n, w.ndim)))
-        total = total._with_gradients([padded], lambda g: [g._to_windows(grid, padded.shape)])
+        total = wide._window_sums(n, grid)
         if divisor is not None:
             return total.div(divisor).cast(x.dtype)
         even = 1
         for i, (k, s, p, size, count) in enumerate(
             zip(grid.kernel, grid.steps, grid.pads, grid.sizes, grid.counts, strict=True)
         ):
-            low, high = (-p, size + p) if count_include_pad else (0, size)
-            begins = np.arange(count) * s - p
-            inside = np.minimum(begins + k, high) - np.maximum(begins, low)
-            if np.all(inside == k):
+            low, high = (-p, size_add(size, p)) if count_include_pad else (0, size)
+            last = size_add(size_mul(count, s), k - s - p)  # where the last window ends
+            if low <= -p and size_max(size_sub(last, high)) <= 0:
                 even *= k
                 continue
             begin = self._iota(count).mul(s).sub(p)
             elements = begin.add(k).minimum(high).sub(begin.maximum(low))
             total = total.div(elements._reshape((count, *(1,) * (n - 1 - i))).cast(total.dtype))
         return total.div(even).cast(x.dtype) if even != 1 else total.cast(x.dtype)
+
+    def _window_sums(self, n: int, grid: Grid) -> Self:
+        """The sums of the windows of the last n axes."""
+        if self._varies(n):
+            return self._whole(n)._window_sums(n, grid.largest())._cut_to(grid.counts)
+        padded = self._filled(grid.around(), 0)
+        w = padded._patches(grid.kernel, grid.steps, grid.apart)
+        total = w.sum(tuple(range(w.ndim - n, w.ndim)))
+        return total._with_gradients([padded], lambda g: [g._to_windows(grid, padded.shape)])
 
     def lp_pool1d(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Self:
         """`lp_pool2d` over one axis."""
@@ -404,12 +424,12 @@ class Pooling(Activation, Scatter, Convolution):
     # -- windows as columns -------------------------------------------------------------------------------------------
     def im2col(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
         """Windows of (N, C, H, W) as columns (N, C · elements, windows): torch.nn.functional.unfold."""
-        grid = _Grid.of(self, "im2col", 2, kernel_size, stride, padding, dilation, False, half=False)
+        grid = Grid.of(self, "im2col", 2, kernel_size, stride, padding, dilation, False, half=False)
         w = self._filled(grid.around(), 0)._patches(grid.kernel, grid.steps, grid.apart)
         lead = w.ndim - 4
         w = w.permute(*range(lead), lead + 2, lead + 3, lead, lead + 1)
         channels = self._fixed(lead - 1, "im2col")
-        return w._reshape((*w.shape[: lead - 1], channels * math.prod(grid.kernel), math.prod(grid.counts)))
+        return w._reshape((*w.shape[: lead - 1], channels * math.prod(grid.kernel), size_prod(grid.counts)))
 
     def fold(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
         """The transpose of `im2col`: columns (N, C · elements, windows), added where windows overlap: (N, C, H, W)."""
@@ -420,10 +440,10 @@ class Pooling(Activation, Scatter, Convolution):
             raise ValueError(f"fold: needs columns (N, C · {elements}, windows), got {self.shape}")
         shape = (*self.shape[:-2], rows // elements, *out)
         x = self._floating()
-        grid = _Grid.of(
+        grid = Grid.of(
             x._constant(0)._broadcast_to(shape), "fold", 2, kernel, stride, padding, dilation, False, half=False
         )
-        if math.prod(grid.counts) != self.shape[-1]:
+        if size_prod(grid.counts) != self.shape[-1]:
             raise ValueError(
                 f"fold: an output of {out} has {grid.counts} windows, but {self.shape} holds {self.shape[-1]}"
             )
@@ -440,60 +460,3 @@ def _shares(size: int, count: int) -> npt.NDArray[np.float64]:
     longest = int(elements.max())
     shares: npt.NDArray[np.float64] = np.where(np.arange(longest) < elements - 1, 1.0, 1 / (longest - elements + 1))
     return shares / elements
-
-
-class _Grid:
-    """Where windows lie along some axes."""
-
-    def __init__(self, sizes: tuple[int, ...], kernel: tuple[int, ...], steps: tuple[int, ...],
-                 pads: tuple[int, ...], apart: tuple[int, ...], counts: tuple[int, ...]):  # fmt: skip
-        self.sizes, self.kernel, self.steps, self.pads, self.apart = sizes, kernel, steps, pads, apart
-        self.counts = counts
-
-    @classmethod
-    def of(
-        cls,
-        x: Pooling,
-        method: str,
-        n: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        half: bool = True,
-    ) -> _Grid:
-        """Checks the arguments of a pooling method. `half`: at most half a kernel of padding."""
-        if x.ndim not in (n + 1, n + 2):
-            raise ValueError(f"{method}: needs {n + 1} or {n + 2} axes, got {x.shape}")
-        sizes = x._spatial(method, n)
-        kernel, apart = positive(kernel_size, n, method, "kernel_size"), positive(dilation, n, method, "dilation")
-        steps = kernel if stride is None or stride == () else positive(stride, n, method, "stride")
-        pads = spread(padding, n, method, "padding")
-        if any(p < 0 or (half and p > k // 2) for p, k in zip(pads, kernel, strict=True)):
-            raise ValueError(f"{method}: padding must be 0 to half of kernel_size {kernel}, got {padding}")
-        counts = []
-        for size, k, s, p, d in zip(sizes, kernel, steps, pads, apart, strict=True):
-            room = size + 2 * p - d * (k - 1) - 1
-            count = (-(-room // s) if ceil_mode else room // s) + 1
-            if ceil_mode and (count - 1) * s >= size + p:
-                count -= 1  # a window must begin inside
-            if count < 1 or (room < 0 and not ceil_mode):
-                raise ValueError(
-                    f"{method}: a kernel of {kernel} with dilation {apart} is larger than the padded input {x.shape}"
-                )
-            counts.append(count)
-        return cls(sizes, kernel, steps, pads, apart, tuple(counts))
-
-    @property
-    def overlap(self) -> bool:
-        """Whether an element may lie in several windows."""
-        return any(k > 1 and (k > s or d > 1) for k, s, d in zip(self.kernel, self.steps, self.apart, strict=True))
-
-    def around(self) -> list[tuple[int, int]]:
-        """The padding of each axis that makes all windows whole."""
-        last = [
-            (c - 1) * s + d * (k - 1) + 1
-            for c, s, d, k in zip(self.counts, self.steps, self.apart, self.kernel, strict=True)
-        ]
-        return [(p, max(e - p - n, 0)) for p, e, n in zip(self.pads, last, self.sizes, strict=True)]

@@ -12,8 +12,14 @@ from tinyweb.array.creation import checked_sizes
 from tinyweb.array.movement import as_shape
 from tinyweb.array.operators import Operators
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
+from tinyweb.graph.ir import Ops, Size, UOp, larger_size, size_add, size_div, size_max, size_prod, size_sub
 from tinyweb.graph.schedule.indexing import same
+
+
+def window_count(n: Size, size: int, step: int = 1, dilation: int = 1) -> Size:
+    """How many windows of `size` elements `dilation` apart, one begun every `step`, lie within n elements."""
+    room = size_sub(n, dilation * (size - 1) + 1)
+    return larger_size(size_add(size_div(room, step), 1), 0)
 
 
 class Views(Operators):
@@ -28,7 +34,12 @@ class Views(Operators):
 
         The axis is repeated and cut into rows that are `dilation` longer than it: each row begins that much further.
         """
-        n = self._fixed(axis, "unfold")
+        n = self.shape[axis]
+        if not isinstance(n, int):  # those of the largest size, of which the first ones are there
+            if size == step == 1:
+                return self.unsqueeze(self.ndim)
+            whole = self._pad_along(axis, 0, size_sub(size_max(n), n))._sliding(axis, size, step, dilation)
+            return whole._along(axis, 0, window_count(n, size, step, dilation))
         count = (n - dilation * (size - 1) - 1) // step + 1
         if size == 1 or (size <= step and dilation == 1):  # windows do not overlap
             t = self._pad_view(axis, count * step - n) if count * step > n else self
@@ -57,17 +68,16 @@ class Views(Operators):
         """Windows of `size` consecutive elements, one begun every `step`, as a new last axis (torch.Tensor.unfold)."""
         a = self._axis(axis, method="unfold")
         t = self.atleast_1d()
-        n = t._fixed(a, "unfold")
-        if not 0 <= size <= n or step <= 0:
+        n = t.shape[a]
+        if not 0 <= size <= size_max(n) or step <= 0:
             raise ValueError(
                 f"unfold: windows of {size} every {step} in axis {axis} of {self.shape}: at most {n}, step > 0"
             )
         if self.ndim == 0:
             return t._along(0, 0, size)
         if size == 0:
-            return self._new(UOp.const(0, self.dtype))._broadcast_to(
-                (*t.shape[:a], n // step + 1, *t.shape[a + 1 :], 0)
-            )
+            counts = (*t.shape[:a], size_add(size_div(n, step), 1), *t.shape[a + 1 :], 0)
+            return self._new(UOp.const(0, self.dtype))._broadcast_to(counts)
         return t._sliding(a, size, step)
 
     def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = 0) -> Self:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.device import current_recorder
-from tinyweb.graph.ir import Size, UOp, as_index, size_add, size_mul, size_prod, size_sub
-from tinyweb.graph.ir.bounds import fold_size, polynomial
+from tinyweb.graph.ir import Size, UOp, as_index, larger_size, size_add, size_mul, size_prod, size_sub, smaller_size
+from tinyweb.graph.ir.bounds import fold_size, polynomial, size_bounds
 
 INT64 = np.dtype(np.int64)
 
@@ -76,7 +76,7 @@ def fixed(size: Size) -> int:
 
 
 def size_low(size: Size) -> int:
-    return size if isinstance(size, int) else size.vmin
+    return size if isinstance(size, int) else size_bounds(size)[0]
 
 
 def quotient(a: Size, b: Size) -> Size:
@@ -117,23 +117,6 @@ def remainder(a: Size, b: Size) -> Size:
     return size_sub(a, size_mul(quotient(a, b), b))
 
 
-def largest(a: Size, b: Size) -> Size:
-    more = size_sub(a, b)
-    if size_low(more) >= 0:
-        return a
-    if size_low(size_sub(b, a)) >= 0:
-        return b
-    return fold_size(as_index(a).maximum(b))
-
-
-def smallest(a: Size, b: Size) -> Size:
-    return size_sub(size_add(a, b), largest(a, b)) if _ordered(a, b) else fold_size(as_index(a).minimum(as_index(b)))
-
-
-def _ordered(a: Size, b: Size) -> bool:
-    return size_low(size_sub(a, b)) >= 0 or size_low(size_sub(b, a)) >= 0
-
-
 def less(a: Size, b: Size) -> bool:
     if size_low(size_sub(b, a)) > 0:
         return True
@@ -152,15 +135,15 @@ def equal(a: Size, b: Size) -> bool:
 
 
 _NUMBERS: dict[str, Callable[[Any, Any], Size]] = {
-    "Add": size_add, "Sub": size_sub, "Mul": size_mul, "Div": quotient, "Mod": remainder, "Max": largest,
-    "Min": smallest,
+    "Add": size_add, "Sub": size_sub, "Mul": size_mul, "Div": quotient, "Mod": remainder, "Max": larger_size,
+    "Min": smaller_size,
 }  # fmt: skip
 _TRUTHS: dict[str, Callable[[Any, Any], bool]] = {
     "Equal": equal, "Less": less, "Greater": lambda a, b: less(b, a), "LessOrEqual": lambda a, b: not less(b, a),
     "GreaterOrEqual": lambda a, b: not less(a, b),
 }  # fmt: skip
 FOLDS: dict[str, Callable[[Any, Any], Size]] = {
-    "ReduceProd": size_mul, "ReduceSum": size_add, "ReduceMax": largest, "ReduceMin": smallest
+    "ReduceProd": size_mul, "ReduceSum": size_add, "ReduceMax": larger_size, "ReduceMin": smaller_size
 }  # fmt: skip
 
 

@@ -159,10 +159,62 @@ def polynomial(u: UOp) -> Monomials:
                 key = tuple(sorted(m + n, key=_key))
                 out[key] = out.get(key, 0) + c * d
         return {m: c for m, c in out.items() if c}
+    if _is_quotient(u):
+        return _divided(polynomial(u.src[0]), int(u.src[1].arg))
     if u.op in ROUNDED:
         inner = tuple(from_polynomial(polynomial(s)) for s in u.src)
         u = u if inner == u.src else u.replace(src=inner)
     return {(u,): 1}
+
+
+def _divided(p: Monomials, d: int) -> Monomials:
+    """p // d for a number d > 0, with whole parts of coefficients outside, and x // e // d as one quotient."""
+    whole = {m: q for m, c in p.items() if (q := c // d)}
+    rest = {m: r for m, c in p.items() if (r := c % d)}
+    inner = [m for m in rest if m]
+    if len(inner) == 1 and len(inner[0]) == 1 and rest[inner[0]] == 1:
+        (f,) = inner[0]
+        if _is_quotient(f):
+            e = int(f.src[1].arg)
+            rest = dict(polynomial(f.src[0])) | {(): polynomial(f.src[0]).get((), 0) + rest.get((), 0) * e}
+            rest, d = {m: c for m, c in rest.items() if c}, d * e
+    if rest:
+        x = from_polynomial(rest)
+        low, high = (b // d for b in x.bounds)
+        node = x // d if low != high else None
+        key = () if node is None else (node,)
+        whole[key] = whole.get(key, 0) + (low if node is None else 1)
+    return {m: c for m, c in whole.items() if c}
+
+
+def _is_quotient(u: UOp) -> bool:
+    return u.op is Ops.FLOORDIV and u.src[1].op is Ops.CONST and u.src[1].arg > 0
+
+
+def without_quotients(p: Monomials) -> tuple[Monomials, int]:
+    """(q, k): a sum q of which numbers k · p are at least as large; x - (d - 1) ≤ (x // d) · d ≤ x for numbers d."""
+    scale = 1
+    for _ in range(8):
+        found = next((f for m in p if len(m) == 1 for f in m if _is_quotient(f)), None)
+        if found is None:
+            break
+        x, d, c = found.src[0], int(found.src[1].arg), p[(found,)]
+        rest = {m: k * d for m, k in p.items() if m != (found,)}
+        for m, k in polynomial(x if c < 0 else x - (d - 1)).items():
+            rest[m] = rest.get(m, 0) + k * c
+        p, scale = {m: k for m, k in rest.items() if k}, scale * d
+    return p, scale
+
+
+def size_bounds(u: UOp) -> Interval:
+    """Bounds of a size, which see that quotients grow with what is divided: 0 … 1 of n - 2 · (n // 2)."""
+    low, high = u.bounds
+    p = polynomial(u)
+    if sum(len(m) > 0 for m in p) < 2:
+        return low, high
+    under, k = without_quotients(p)
+    over, n = without_quotients({m: -c for m, c in p.items()})
+    return max(low, -(-from_polynomial(under).vmin // k)), min(high, -from_polynomial(over).vmin // n)
 
 
 def from_polynomial(p: Monomials) -> UOp:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
 from itertools import count
+from math import prod
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, overload
 from weakref import ref
 
@@ -490,6 +491,29 @@ def size_mul(a: Size, b: Size) -> Size:
     return a * b if isinstance(a, int) and isinstance(b, int) else _size(as_index(a) * b)
 
 
+def size_div(a: Size, d: int) -> Size:
+    """a / d, rounded down, for a number d above 0."""
+    return a // d if isinstance(a, int) else _size(a // d)
+
+
+def larger_size(a: Size, b: Size) -> Size:
+    """The larger one of two sizes."""
+    low, high = _bounds(size_sub(a, b))
+    return a if low >= 0 else b if high <= 0 else _size(as_index(a).maximum(b))
+
+
+def smaller_size(a: Size, b: Size) -> Size:
+    """The smaller one of two sizes."""
+    low, high = _bounds(size_sub(a, b))
+    return a if high <= 0 else b if low >= 0 else _size(as_index(a).minimum(as_index(b)))
+
+
+def _bounds(s: Size) -> tuple[int, int]:
+    from tinyweb.graph.ir.bounds import size_bounds
+
+    return (s, s) if isinstance(s, int) else size_bounds(s)
+
+
 def size_prod(sizes: Iterable[Size]) -> Size:
     """Product of sizes; 1 for none."""
     number, rest = 1, None
@@ -502,8 +526,8 @@ def size_prod(sizes: Iterable[Size]) -> Size:
 
 
 def numel_max(shape: Iterable[Size]) -> int:
-    """The largest number of elements that a shape can have."""
-    return size_max(size_prod(shape))
+    """The elements of memory that holds a shape: each size at its largest."""
+    return prod(map(size_max, shape))
 
 
 def size_max(s: Size) -> int:

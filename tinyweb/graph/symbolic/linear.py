@@ -12,7 +12,7 @@ from math import gcd, prod
 from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir.bounds import from_polynomial, polynomial
+from tinyweb.graph.ir.bounds import from_polynomial, polynomial, without_quotients
 from tinyweb.graph.ir.ops import Ops
 from tinyweb.graph.ir.uop import Size, UOp, as_index, on_node
 from tinyweb.graph.symbolic.fold import wrap
@@ -232,13 +232,21 @@ def proves_less(a: UOp, b: UOp) -> bool:
             elif any(f.vmin < 0 for f in others):
                 return False
             elif c < 0:
-                lower = lower + _product([*others, *[r.src[0] - 1] * (len(m) - len(others))]) * c
+                lower = lower + _product([*others, *[_last(r)] * (len(m) - len(others))]) * c
         rest = polynomial(lower)
     low = 0
-    for m, c in rest.items():
+    for m, c in without_quotients(rest)[0].items():
         a_low, a_high = _product(m).bounds if m else (1, 1)
         low += c * (a_low if c > 0 else a_high)
     return low >= 0
+
+
+def _last(r: UOp) -> UOp:
+    """The last step of a RANGE, which is met only if there is one: of max(x, 0) steps there are x then."""
+    size = r.src[0]
+    if size.op is Ops.MAX and size.src[1].op is Ops.CONST and size.src[1].arg <= 0:
+        size = size.src[0]
+    return size - 1
 
 
 def _product(factors: Sequence[UOp]) -> UOp:

@@ -9,9 +9,10 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.common import cast, fixed
 from tinyweb.formats.onnx.operators.integer import channels_first, convolution, factor, how_many
-from tinyweb.formats.onnx.operators.windows import windows
+from tinyweb.formats.onnx.operators.windows import border, windows
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.stored import Scaled
+from tinyweb.graph.ir import Size, size_add, size_mul, size_sub
 from tinyweb.tensor import Tensor
 
 
@@ -26,9 +27,12 @@ def convolve(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tenso
     n = x.ndim - 2
     if w.ndim != x.ndim:
         raise call.error(f"weights have {w.ndim} axes, the input {x.ndim}")
-    at = windows(call, [fixed(s) for s in x.shape[2:]], [fixed(s) for s in w.shape[2:]])
+    at = windows(call, x.shape[2:], [fixed(s) for s in w.shape[2:]])
     compute = of_axes(call, "conv", n)
-    y: Tensor = compute(x, w, b, stride=at.step, padding=at.padding, dilation=at.apart, groups=call.integer("group", 1))
+    around: Any = at.padding
+    if not all(isinstance(p, int) for pair in around for p in pair):
+        x, around = border(x, at), 0
+    y: Tensor = compute(x, w, b, stride=at.step, padding=around, dilation=at.apart, groups=call.integer("group", 1))
     return y
 
 
@@ -64,11 +68,11 @@ def centred(x: Tensor, zero: Tensor | None, axis: int | None = None) -> Tensor:
 
 @op("ConvTranspose")
 def conv_transpose(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
-    n, sizes = x.ndim - 2, [fixed(s) for s in x.shape[2:]]
+    n, sizes = x.ndim - 2, x.shape[2:]
     kernel = [fixed(s) for s in w.shape[2:]]
     step, apart = call.integers("strides", [1] * n), call.integers("dilations", [1] * n)
     more = call.integers("output_padding", [0] * n)
-    full = [(size - 1) * s + d * (k - 1) + 1 for size, s, d, k in zip(sizes, step, apart, kernel)]
+    full = [size_add(size_mul(size, s), d * (k - 1) + 1 - s) for size, s, d, k in zip(sizes, step, apart, kernel)]
     around = _borders(call, sizes, full, step, more)
     compute = of_axes(call, "conv_transpose", n)
     options: dict[str, Any] = {"stride": step, "dilation": apart, "groups": call.integer("group", 1)}
@@ -81,20 +85,16 @@ def conv_transpose(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) ->
 
 
 def _borders(
-    call: Call, sizes: Sequence[int], full: Sequence[int], step: Sequence[int], more: Sequence[int]
+    call: Call, sizes: Sequence[Size], full: Sequence[Size], step: Sequence[int], more: Sequence[int]
 ) -> list[tuple[int, int]]:
     """What is cut off in front and behind along each axis."""
     n = len(sizes)
-    pads, wanted, how = (
-        call.integers("pads", [0] * (2 * n)),
-        call.integers("output_shape", None),
-        call.text("auto_pad", ""),
-    )
+    pads, how = call.integers("pads", [0] * (2 * n)), call.text("auto_pad", "")
+    wanted: Sequence[Size] | None = call.integers("output_shape", None)
     if wanted is None and how.startswith("SAME"):
-        wanted = [size * s for size, s in zip(sizes, step)]
+        wanted = [size_mul(size, s) for size, s in zip(sizes, step)]
     if wanted is None:
         return [(pads[i], pads[i + n]) for i in range(n)]
-    wanted = wanted[-n:]
-    totals = [f + m - w for f, m, w in zip(full, more, wanted)]
+    totals = [fixed(size_sub(size_add(f, m), w)) for f, m, w in zip(full, more, wanted[-n:])]
     lower = how != "SAME_UPPER"  # which end the odd one is cut from
     return [(t - t // 2, t // 2) if lower else (t // 2, t - t // 2) for t in totals]

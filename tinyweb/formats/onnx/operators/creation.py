@@ -11,8 +11,8 @@ from tinyweb.dtype import DType, dtypes, to_dtype
 from tinyweb.formats.onnx.call import Call, Held, Host, lift
 from tinyweb.formats.onnx.operators.common import cast, fixed, number
 from tinyweb.formats.onnx.registry import op
-from tinyweb.formats.onnx.sizes import Sizes, largest, quotient
-from tinyweb.graph.ir import size_add, size_max, size_sub
+from tinyweb.formats.onnx.sizes import Sizes, quotient
+from tinyweb.graph.ir import larger_size, size_add, size_max, size_sub
 from tinyweb.tensor import Tensor
 
 
@@ -78,7 +78,7 @@ def _varying_range(call: Call, start: Host, limit: Host, delta: Host) -> Tensor:
     if step == 0:
         raise call.error("steps of 0 lead nowhere")
     distance = size_sub(end, begin) if step > 0 else size_sub(begin, end)
-    count = largest(0, quotient(size_add(distance, abs(step) - 1), abs(step)))
+    count = larger_size(0, quotient(size_add(distance, abs(step) - 1), abs(step)))
     kind = next(v.kind for v in (start, limit, delta) if isinstance(v, Sizes))
     steps = call.part(Tensor.arange(size_max(count), dtype=to_dtype(kind), device=call.device), [count])
     first = call.whole(begin, kind)

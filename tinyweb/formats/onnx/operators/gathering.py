@@ -12,9 +12,9 @@ from tinyweb.formats.onnx.call import Array, Call, Host, is_text
 from tinyweb.formats.onnx.operators.common import cast, filled, fixed, number, size_of, whole_axis, wide
 from tinyweb.formats.onnx.operators.counted import found, has_host
 from tinyweb.formats.onnx.registry import op
-from tinyweb.formats.onnx.sizes import Sizes, UndecidedError, smallest
+from tinyweb.formats.onnx.sizes import Sizes, UndecidedError
 from tinyweb.formats.onnx.stored import Stored
-from tinyweb.graph.ir import Size, size_max
+from tinyweb.graph.ir import Size, size_max, smaller_size
 from tinyweb.tensor import Tensor
 
 
@@ -158,7 +158,7 @@ def compress(call: Call, x: Array, kept: Array) -> Any:
     at = 0 if axis is None else whole_axis(call, axis, len(x.shape))
     if isinstance(kept, Tensor) and has_host():
         chosen = kept.reshape(-1)
-        n = smallest(chosen.shape[0], data.shape[at])
+        n = smaller_size(chosen.shape[0], data.shape[at])
         rows = found(call, "nonzero", [call.part(chosen.ne(0), [n])], size_max(n), 1)
         return call.lift(data).take(rows.reshape(rows.shape[0]), at)
     kept = call.known(kept)

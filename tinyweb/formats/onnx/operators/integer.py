@@ -17,6 +17,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.formats.onnx.call import Call, Host
 from tinyweb.formats.onnx.operators.common import dtype_of, fixed
 from tinyweb.formats.onnx.operators.windows import cut, windows
+from tinyweb.formats.onnx.sizes import size_low
 from tinyweb.formats.onnx.stored import Scaled, place_of
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.tensor import Tensor
@@ -195,20 +196,20 @@ def convolution(call: Call, x: Any, zero: Any, place: int, w: Any, w_zero: Any) 
         return None
     if not _has_one_zero(w, w_zero):
         return None
-    sizes, kernel = [fixed(s) for s in x.shape[2:]], [int(k) for k in w.shape[2:]]
-    at, channels = windows(call, sizes, kernel), fixed(x.shape[1])
-    if channels != w.shape[1] or any(p < 0 for pair in at.padding for p in pair):
+    kernel, channels = [int(k) for k in w.shape[2:]], fixed(x.shape[1])
+    at = windows(call, x.shape[2:], kernel)
+    if channels != w.shape[1] or any(size_low(p) < 0 for pair in at.padding for p in pair):
         return None
     last = [0, *range(2, n + 2), 1]
     form, short = form_of(call), -channels % STEPS
     whole = FILLED * short <= channels  # channels of nothing cost less than windows side by side
     image, more = in_form(call.given(x).permute(*last), form), short if whole else 0
     z = centre(call, zero, dtype_of(x), form)
-    if more or any(map(any, at.padding)):  # borders stand for 0
+    if more or any(p != 0 for pair in at.padding for p in pair):  # borders stand for 0
         padded = (image.cast(dtypes.int32) - z).pad([(0, 0), *at.padding, (0, more)]) + z
         image = padded.cast(form).contiguous() if whole else padded.cast(form)
     patches = cut(channels_first(image), at)  # (N, C, o…, k…)
-    outputs, count = [fixed(s) for s in patches.shape[2 : 2 + n]], math.prod((channels, *kernel))
+    outputs, count = patches.shape[2 : 2 + n], math.prod((channels, *kernel))
     patches = patches.permute(0, *range(2, 2 + 2 * n), 1).cast(dtypes.int32)
     missing = 0 if whole else -count % STEPS
 
@@ -223,7 +224,7 @@ def convolution(call: Call, x: Any, zero: Any, place: int, w: Any, w_zero: Any) 
         t = patches.unsqueeze(1 + n)
         sums = (t * bytes_of.reshape(1, *(1,) * n, len(w), *kernel, channels + more)).sum(tuple(range(-n - 1, 0)))
     else:
-        rows = patches.reshape(-1, *outputs, count).pad([(0, 0)] * (n + 1) + [(0, missing)])
+        rows = patches.reshape(patches.shape[0], *outputs, count).pad([(0, 0)] * (n + 1) + [(0, missing)])
         t = rows.cast(form).contiguous().cast(dtypes.int32)
         sums = t.matmul(bytes_of.transpose(0, 1), dtype=dtypes.int32)
         return corrected(sums, z, weights, lambda: t.sum(-1, True), count)

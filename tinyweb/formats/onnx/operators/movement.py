@@ -23,9 +23,9 @@ from tinyweb.formats.onnx.operators.common import (
 )
 from tinyweb.formats.onnx.operators.integer import how_many
 from tinyweb.formats.onnx.registry import op
-from tinyweb.formats.onnx.sizes import UndecidedError, largest, quotient, size_low, sizes, smallest
+from tinyweb.formats.onnx.sizes import UndecidedError, quotient, size_low, sizes
 from tinyweb.formats.onnx.stored import Scaled, Stored
-from tinyweb.graph.ir import Size, size_add
+from tinyweb.graph.ir import Size, larger_size, size_add, size_div, size_max, size_mul, size_sub, smaller_size
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
@@ -124,9 +124,9 @@ def split(call: Call, x: Array, sizes: Host | None = None) -> Any:
     parts: Any = call.integers("split", None) if sizes is None else sizes.tolist()
     if parts is None:
         count = call.integer("num_outputs", count)
-        total = fixed(total)
-        each = -(-total // count)
-        parts = [max(min(each, total - i * each), 0) for i in range(count)]
+        each = size_div(size_add(total, count - 1), count)
+        begins = [smaller_size(size_mul(each, i), total) for i in range(count)]
+        parts = [size_sub(end, begin) for begin, end in itertools.pairwise([*begins, total])]
     ends: list[Size] = [0]
     for n in parts:
         ends.append(size_add(ends[-1], n))
@@ -156,14 +156,21 @@ def lower_slice(
         n = x.shape[a]
         if s == 1:
             first, last = _held(b, n, 0, n), _held(e, n, 0, n)
-            where[a] = slice(first, largest(first, last))
+            where[a] = slice(first, larger_size(first, last))
             continue
-        n, b, e, s = fixed(n), fixed(b), fixed(e), fixed(s)
+        s = fixed(s)
         if s > 0:
-            where[a] = slice(_held(b, n, 0, n), _held(e, n, 0, n), s)
-        else:
-            first, last = _held(b, n, -1, n - 1), _held(e, n, -1, n - 1)
+            first, last = _held(b, n, 0, n), _held(e, n, 0, n)
+            where[a] = slice(first, larger_size(first, last), s)
+            continue
+        end_of = size_sub(n, 1)
+        first, last = _held(b, n, -1, end_of), _held(e, n, -1, end_of)
+        if all(isinstance(v, int) for v in (n, first, last)):
             where[a] = slice(first, None if last < 0 else last, s) if first >= 0 else slice(0, 0)
+            continue
+        x = x.flip(a)
+        first = size_sub(end_of, first)
+        where[a] = slice(first, larger_size(first, size_sub(end_of, last)), -s)
     return x[tuple(where)]
 
 
@@ -174,7 +181,7 @@ def _held(at: Size, n: Size, low: Size, high: Size) -> Any:
         if not isinstance(at, int) and at.vmax >= 0:
             raise UndecidedError
         at = size_add(at, n)
-    return largest(low, smallest(high, at))
+    return larger_size(low, smaller_size(high, at))
 
 
 @op("Tile", host=(1,), folds=True, sizes=True)
@@ -185,20 +192,22 @@ def tile(call: Call, x: Array, repeats: Host) -> Any:
     return np.tile(x, counts) if isinstance(x, np.ndarray) else x.repeat(*counts) if counts else x
 
 
-@op("Pad", host=(1, 3))
+@op("Pad", host=(1, 3), sizes=True)
 def pad(
     call: Call, x: Tensor, pads: Host | None = None, value: Tensor | None = None, axes: Host | None = None
 ) -> Tensor:
-    around = call.integers("pads" if call.version > 1 else "paddings") if pads is None else pads.tolist()
+    if not isinstance(x, Tensor):
+        raise UndecidedError
+    around: Any = call.integers("pads" if call.version > 1 else "paddings") if pads is None else pads.tolist()
     mode = call.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     along = range(x.ndim) if axes is None else whole_axes(call, axes.tolist(), x.ndim)
     if len(around) != 2 * len(along):
         raise call.error(f"pads {around} are not two for each of {len(along)} axes")
-    by_axis = [(0, 0)] * x.ndim
+    by_axis: list[tuple[Size, Size]] = [(0, 0)] * x.ndim
     for i, a in enumerate(along):
         by_axis[a] = (around[i], around[i + len(along)])
     if mode != "constant":
-        return _around(x, by_axis, mode)
+        return _around(call, x, by_axis, mode)
     number = call.real("value", 0.0) if value is None else value
     if isinstance(number, float):
         return cast(padded(x, by_axis, number), x.dtype)
@@ -207,58 +216,69 @@ def pad(
     return cast(ones.where(padded(x, by_axis, 0), number.reshape(())), x.dtype)
 
 
-def padded(x: Tensor, by_axis: list[tuple[int, int]], value: float) -> Tensor:
+def padded(x: Tensor, by_axis: list[tuple[Size, Size]], value: float) -> Tensor:
     return x.pad(by_axis, value=value)
 
 
-def _around(x: Tensor, by_axis: list[tuple[int, int]], mode: str) -> Tensor:
+def _around(call: Call, x: Tensor, by_axis: list[tuple[Size, Size]], mode: str) -> Tensor:
     """By reading elements again: borders may be wider than what they mirror."""
     for axis, (before, after) in enumerate(by_axis):
-        n = fixed(x.shape[axis])
-        if not before and not after:
+        n = x.shape[axis]
+        if before == 0 and after == 0:
             continue
-        at = np.arange(-before, n + after)
+        at = steps(call, size_add(n, size_add(before, after))) - before
         if mode == "edge":
             at = at.clip(0, n - 1)
         elif mode == "wrap":
             at = at % n
         else:
-            at = np.abs((at + n - 1) % max(2 * n - 2, 1) - (n - 1)) if n > 1 else at * 0
-        x = x.take(Tensor(at.astype(np.int32), device=x.device), axis)
+            at = abs((at + (n - 1)) % larger_size(size_sub(size_mul(n, 2), 2), 1) - (n - 1))
+        x = x.take(at if isinstance(at, Tensor) else Tensor(at.astype(np.int32), device=x.device), axis)
     return x
+
+
+def steps(call: Call, n: Size) -> Any:
+    """0 … n - 1: an array, or where n varies an int32 Tensor."""
+    if isinstance(n, int):
+        return np.arange(n)
+    return call.part(Tensor.arange(size_max(n), dtype=dtypes.int32, device=call.device), [n])
 
 
 @op("SpaceToDepth")
 def space_to_depth(call: Call, x: Tensor) -> Tensor:
     b = call.integer("blocksize")
     dcr = call.choice("mode", "DCR", ("DCR", "CRD")) == "DCR"
-    n, c, h, w = (fixed(s) for s in x.shape)
-    t = x.reshape(n, c, h // b, b, w // b, b)
-    t = t.permute(0, 3, 5, 1, 2, 4) if dcr else t.permute(0, 1, 3, 5, 2, 4)
-    return t.reshape(n, c * b * b, h // b, w // b)
+    n, c = x.shape[0], fixed(x.shape[1])
+    if any(isinstance(s, int) and s % b for s in x.shape[2:]):
+        raise call.error(f"planes of {list(x.shape[2:])} are not made of blocks of {b}")
+    t = x.unfold(2, b, b).unfold(3, b, b)  # (n, c, h / b, w / b, b, b)
+    t = t.permute(0, 4, 5, 1, 2, 3) if dcr else t.permute(0, 1, 4, 5, 2, 3)
+    return t.reshape(n, c * b * b, *t.shape[4:])
 
 
 @op("DepthToSpace")
 def depth_to_space(call: Call, x: Tensor) -> Tensor:
     b = call.integer("blocksize")
-    n, c, h, w = (fixed(s) for s in x.shape)
+    (n, _, h, w), c = x.shape, fixed(x.shape[1])
     if call.choice("mode", "DCR", ("DCR", "CRD")) == "DCR":
         t = x.reshape(n, b, b, c // b**2, h, w).permute(0, 3, 4, 1, 5, 2)
     else:
         t = x.reshape(n, c // b**2, b, b, h, w).permute(0, 1, 4, 2, 5, 3)
-    return t.reshape(n, c // b**2, h * b, w * b)
+    return t.reshape(n, c // b**2, size_mul(h, b), size_mul(w, b))
 
 
-@op("CenterCropPad", host=(1,))
+@op("CenterCropPad", host=(1,), sizes=True)
 def center_crop_pad(call: Call, x: Tensor, target: Host) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise UndecidedError
     along = whole_axes(call, call.integers("axes", range(x.ndim)), x.ndim)
-    around, cut = [(0, 0)] * x.ndim, [(0, fixed(n)) for n in x.shape]
+    around: list[tuple[Size, Size]] = [(0, 0)] * x.ndim
+    cut: list[tuple[Size, Size]] = [(0, n) for n in x.shape]
     for a, wanted in zip(along, target.tolist()):
-        n = fixed(x.shape[a])
-        if wanted < n:
-            cut[a] = ((n - wanted) // 2, (n - wanted) // 2 + wanted)
-        else:
-            around[a] = ((wanted - n) // 2, wanted - n - (wanted - n) // 2)
+        less, more = (larger_size(size_sub(*pair), 0) for pair in ((x.shape[a], wanted), (wanted, x.shape[a])))
+        begin, before = size_div(less, 2), size_div(more, 2)
+        cut[a] = begin, size_add(begin, smaller_size(x.shape[a], wanted))
+        around[a] = before, size_sub(more, before)
     return cast(x.shrink(cut).pad(around), x.dtype)
 
 

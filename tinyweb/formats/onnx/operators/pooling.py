@@ -13,12 +13,13 @@ from tinyweb.formats.onnx.operators.common import cast, fixed, wide
 from tinyweb.formats.onnx.operators.convolution import of_axes
 from tinyweb.formats.onnx.operators.windows import Windows, border, cut, windows
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.ir import size_add, size_max, size_mul, size_prod
 from tinyweb.tensor import Tensor
 
 
 @op("MaxPool")
 def max_pool(call: Call, x: Tensor) -> Any:
-    sizes = [fixed(s) for s in x.shape[2:]]
+    sizes = x.shape[2:]
     at = windows(call, sizes)
     compute = of_axes(call, "max_pool", len(sizes))
     least = x.dtype.min if x.dtype.is_int else -math.inf
@@ -32,8 +33,8 @@ def max_pool(call: Call, x: Tensor) -> Any:
 
 def _places(call: Call, place: Tensor, x: Tensor, at: Windows) -> Tensor:
     """Places in a plane with its borders as places in the whole flattened tensor."""
-    sizes = [fixed(s) for s in x.shape[2:]]
-    wide_sizes = [n + sum(p) for n, p in zip(sizes, at.padding)]
+    sizes = x.shape[2:]
+    wide_sizes = [size_add(n, size_add(*p)) for n, p in zip(sizes, at.padding)]
     rest, coordinates = place.cast(dtypes.int64), list[Tensor]()
     for n, (before, _) in reversed(list(zip(wide_sizes, at.padding))):
         coordinates.insert(0, rest.remainder(n) - before)
@@ -41,40 +42,47 @@ def _places(call: Call, place: Tensor, x: Tensor, at: Windows) -> Tensor:
     column_first = call.integer("storage_order", 0)
     flat: Any = 0
     for i in range(len(sizes)):
-        step = math.prod(sizes[:i]) if column_first else math.prod(sizes[i + 1 :])
+        step = size_prod(sizes[:i] if column_first else sizes[i + 1 :])
         flat = flat + coordinates[i] * step
-    count = fixed(x.shape[0]) * fixed(x.shape[1])
-    planes = Tensor.arange(count, dtype=dtypes.int64, device=x.device) * math.prod(sizes)
+    count = size_mul(x.shape[0], x.shape[1])
+    planes = Tensor.arange(size_max(count), dtype=dtypes.int64, device=x.device)
+    planes = call.part(planes, [count]) * size_prod(sizes)
     found_at: Tensor = flat + planes.reshape(x.shape[0], x.shape[1], *(1,) * len(sizes))
     return cast(found_at, dtypes.int64)
 
 
 @op("AveragePool")
 def average_pool(call: Call, x: Tensor) -> Tensor:
-    sizes = [fixed(s) for s in x.shape[2:]]
+    sizes = x.shape[2:]
     at = windows(call, sizes)
-    y = wide(x)
-    counts_all = not any(at.beyond) and (call.integer("count_include_pad", 0) or not any(map(any, at.around)))
+    y, bare = wide(x), all(n == 0 for pair in at.around for n in pair)
+    counts_all = not any(n != 0 for n in at.beyond) and (call.integer("count_include_pad", 0) or bare)
     if counts_all and all(d == 1 for d in at.apart) and 1 <= len(sizes) <= 3:
         mean: Tensor = of_axes(call, "avg_pool", len(sizes))(border(y, at), at.kernel, at.step)
         return cast(mean, x.dtype)
     last = tuple(range(x.ndim, x.ndim + len(sizes)))
-    # how many elements of each window count
-    inside = np.ones(sizes, np.float32)
-    if call.integer("count_include_pad", 0):
-        inside = np.pad(inside, at.around, constant_values=1)
-        inside = np.pad(inside, [(0, m) for m in at.beyond])
-    else:
-        inside = np.pad(inside, at.padding)
+    return cast(cut(border(y, at), at).sum(last) / _elements(call, x, at), x.dtype)
+
+
+def _elements(call: Call, x: Tensor, at: Windows) -> Tensor:
+    """How many elements of each window count."""
+    sizes, n = x.shape[2:], x.ndim - 2
+    inner, outer = ([(0, 0)] * n, at.padding) if not call.integer("count_include_pad", 0) else (
+        at.around, [(0, m) for m in at.beyond])  # fmt: skip
+    if not all(isinstance(s, int) for s in sizes):
+        ones = call.part(Tensor.ones(*map(size_max, sizes), dtype=dtypes.float32, device=x.device), sizes)
+        counted = ones.pad(inner, value=1.0).pad(outer)
+        return cut(counted.reshape(1, 1, *counted.shape), at).sum(tuple(range(2 + n, 2 + 2 * n)))
+    inside = np.pad(np.pad(np.ones(sizes, np.float32), inner, constant_values=1), outer)
     for i, (k, s, d) in enumerate(zip(at.kernel, at.step, at.apart)):
         views = np.lib.stride_tricks.sliding_window_view(inside, (k - 1) * d + 1, i)
         inside = np.take(views, np.arange(0, views.shape[i], s), i)[..., ::d].sum(-1)
-    return cast(cut(border(y, at), at).sum(last) / Tensor(inside.astype(np.float32), device=x.device), x.dtype)
+    return Tensor(inside.astype(np.float32), device=x.device)
 
 
 @op("LpPool")
 def lp_pool(call: Call, x: Tensor) -> Tensor:
-    sizes = [fixed(s) for s in x.shape[2:]]
+    sizes = x.shape[2:]
     at = windows(call, sizes)
     p = call.integer("p", 2) if call.version > 1 else call.real("p", 2.0)
     last = tuple(range(x.ndim, x.ndim + len(sizes)))

@@ -7,8 +7,9 @@ from typing import Any
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, Host
-from tinyweb.formats.onnx.operators.common import cast, fixed, number, size_of, whole_axes, whole_axis, wide
+from tinyweb.formats.onnx.operators.common import cast, number, size_of, whole_axes, whole_axis, wide
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.ir import size_max, size_sub
 from tinyweb.tensor import Tensor
 
 Fold = Callable[[Tensor, Sequence[int], bool], Tensor]
@@ -105,7 +106,7 @@ def arg_extremum(call: Call, x: Tensor) -> Tensor:
     y = x.flip(axis) if last else x
     found = y.argmax(axis, keep) if call.op == "ArgMax" else y.argmin(axis, keep)
     found = found.cast(dtypes.int64)
-    return fixed(x.shape[axis]) - 1 - found if last else found
+    return -found + (x.shape[axis] - 1) if last else found
 
 
 def scan(call: Call, x: Tensor, axis: Any, compute: Callable[[Tensor, int], Tensor], neutral: int) -> Tensor:
@@ -114,9 +115,9 @@ def scan(call: Call, x: Tensor, axis: Any, compute: Callable[[Tensor, int], Tens
     backwards, exclusive = call.integer("reverse", 0), call.integer("exclusive", 0)
     y = x.flip(at) if backwards else x
     if exclusive:
-        n = fixed(x.shape[at])
+        n = x.shape[at]
         around = [(1, 0) if i == at else (0, 0) for i in range(x.ndim)]
-        y = y.shrink([(0, n - 1) if i == at else None for i in range(x.ndim)]).pad(around, value=neutral)
+        y = y.shrink([(0, size_sub(n, 1)) if i == at else None for i in range(x.ndim)]).pad(around, value=neutral)
     y = cast(compute(y, at), x.dtype)
     return y.flip(at) if backwards else y
 
@@ -156,7 +157,8 @@ def log_softmax(call: Call, x: Tensor) -> Tensor:
 def hardmax(call: Call, x: Tensor) -> Tensor:
     def one(t: Tensor, axis: int) -> Tensor:
         first = t.argmax(axis, True)
-        steps = Tensor.arange(fixed(t.shape[axis]), dtype=dtypes.int32, device=t.device)
-        return first.cast(dtypes.int32).eq(steps.reshape(*(-1 if i == axis else 1 for i in range(t.ndim))))
+        n = t.shape[axis]
+        steps = call.part(Tensor.arange(size_max(n), dtype=dtypes.int32, device=t.device), [n])
+        return first.cast(dtypes.int32).eq(steps.reshape(*(n if i == axis else 1 for i in range(t.ndim))))
 
     return _rows(call, x, one)

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, Host
-from tinyweb.formats.onnx.operators.common import cast, fixed, whole_axes, wide
+from tinyweb.formats.onnx.operators.common import cast, whole_axes, wide
+from tinyweb.formats.onnx.operators.resize_varying import Axis, fraction_of, resize_varying
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.sizes import fixed_hint
+from tinyweb.graph.ir import Ops, as_index, size_div, size_max, size_mul
 from tinyweb.graph.schedule.indexing import same
+from tinyweb.graph.symbolic.linear import exact_quotient
 from tinyweb.tensor import Tensor
 
 MANY = 16  # neighbours: from there on a product with a matrix takes their place
+ANYWHERE = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn")  # the same for all sizes
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
                "tf_crop_and_resize", "tf_half_pixel_for_nn")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Axis:
-    """How one axis is resized: `n` elements to `out`, `scale` times as many, from `begin` to `end` of it."""
-
-    axis: int
-    n: int
-    out: int
-    scale: float
-    begin: float = 0.0
-    end: float = 1.0
 
 
 def _origin(call: Call, a: Axis, mode: str) -> Host:
@@ -59,6 +52,29 @@ def _nearest(at: Host, how: str) -> Host:
     if how == "ceil":
         return np.ceil(at)
     return np.ceil(at - 0.5) if how == "round_prefer_floor" else np.floor(at + 0.5)
+
+
+def _nearest_mode(call: Call, coordinates: str) -> str:
+    how = call.choice("nearest_mode", "round_prefer_floor",
+                      ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))  # fmt: skip
+    return "floor" if call.version < 11 or coordinates == "tf_half_pixel_for_nn" else how
+
+
+def _nearest_places(call: Call, a: Axis, coordinates: str) -> Host:
+    places = _nearest(_origin(call, a, coordinates), _nearest_mode(call, coordinates))
+    return places.clip(0, a.n - 1).astype(np.int32)
+
+
+def _repeats(places: Host, a: Axis) -> bool:
+    """Whether each element is there again and again, and nothing else."""
+    times = a.out // a.n
+    return bool(times * a.n == a.out and (places == np.arange(a.out) // max(times, 1)).all())
+
+
+def _again(x: Tensor, axis: int, times: int) -> Tensor:
+    shape = x.shape
+    y = x.unsqueeze(axis + 1).expand(*shape[: axis + 1], times, *shape[axis + 1 :])
+    return y.reshape(*shape[:axis], size_mul(shape[axis], times), *shape[axis + 1 :])
 
 
 def _kernel(mode: str, a: float) -> Any:
@@ -92,17 +108,18 @@ def _taps(call: Call, a: Axis, mode: str, at: Host) -> tuple[Host, Host]:
 
 
 def resize_axis(call: Call, x: Tensor, a: Axis, mode: str, coordinates: str) -> Tensor:
+    if a.varies:
+        if mode == "nearest" and a.scale is not None and a.scale.denominator == 1 and coordinates in ANYWHERE:
+            n = size_max(a.n)
+            largest = Axis(a.axis, n, n * a.scale.numerator, float(a.scale))
+            if _repeats(_nearest_places(call, largest, coordinates), largest):
+                return _again(x, a.axis, a.scale.numerator)
+        return resize_varying(call, x, a, mode, coordinates, _nearest_mode(call, coordinates))
     at = _origin(call, a, coordinates)
     if mode == "nearest":
-        how = call.choice("nearest_mode", "round_prefer_floor",
-                          ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))  # fmt: skip
-        places = _nearest(at, "floor" if call.version < 11 or coordinates == "tf_half_pixel_for_nn" else how)
-        places = places.clip(0, a.n - 1).astype(np.int32)
-        times = a.out // a.n
-        if (places == np.arange(a.out) // max(times, 1)).all() and times * a.n == a.out:  # each element again and again
-            shape = list(x.shape)
-            y = x.unsqueeze(a.axis + 1).expand(*shape[: a.axis + 1], times, *shape[a.axis + 1 :])
-            return y.reshape(*shape[: a.axis], a.out, *shape[a.axis + 1 :])
+        places = _nearest_places(call, a, coordinates)
+        if _repeats(places, a):
+            return _again(x, a.axis, a.out // a.n)
         return x.take(Tensor(places, device=x.device), a.axis)
     places, weights = _taps(call, a, mode, at)
     lead, behind = (1,) * a.axis, (1,) * (x.ndim - a.axis - 1)
@@ -131,11 +148,20 @@ def _axes(call: Call, x: Tensor, roi: Host | None, scales: Host | None, sizes: H
     policy = call.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     crop = roi is not None and call.text("coordinate_transformation_mode", "") == "tf_crop_and_resize"
     # what varies may stay as it is
-    moved = [
-        (i, a, fixed(x.shape[a]), fixed(n) if told is sizes else float(n))
-        for i, (a, n) in enumerate(zip(along, told.tolist()))
-        if crop or isinstance(x.shape[a], int) or not same(n, x.shape[a] if told is sizes else 1)
-    ]
+    moved, varying = list[tuple[int, int, int, float]](), list[Axis]()
+    for i, (a, n) in enumerate(zip(along, told.tolist())):
+        old = x.shape[a]
+        if isinstance(old, int) and isinstance(n, int | float):
+            moved.append((i, a, old, n))
+        elif not same(n, old if told is sizes else 1):
+            if crop or policy != "stretch":
+                raise call.unsupported(f"a size varies, and {fixed_hint([n, old])}")
+            times = exact_quotient(as_index(n), as_index(old)) if told is sizes else None
+            scale = fraction_of(n, old) if told is not sizes else None
+            if times is not None and times.op is Ops.CONST:
+                scale = Fraction(int(times.arg))
+            out = n if scale is None else size_div(size_mul(old, scale.numerator), scale.denominator)
+            varying.append(Axis(a, old, out, scale))
     factors = [n / old if told is sizes else n for _, _, old, n in moved]
     wanted = [int(n) for *_, n in moved] if told is sizes else []
     if told is sizes and policy != "stretch":
@@ -146,7 +172,7 @@ def _axes(call: Call, x: Tensor, roi: Host | None, scales: Host | None, sizes: H
         begin, end = (float(roi[i]), float(roi[i + len(along)])) if crop and roi is not None else (0.0, 1.0)
         out = wanted[k] if wanted else math.floor(n * (end - begin) * factors[k])
         found.append(Axis(a, n, out, factors[k], begin, end))
-    return found
+    return [*found, *varying]
 
 
 @op("Resize", since=10, host=(1, 2, 3), sizes=True)

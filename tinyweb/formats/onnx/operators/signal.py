@@ -92,8 +92,10 @@ def dft(call: Call, x: Tensor, length: Host | None = None, axis: Host | None = N
 @op("STFT", host=(1, 3))
 def stft(call: Call, x: Tensor, step: Host, weights: Tensor | None = None, length: Host | None = None) -> Tensor:
     every = int(number(step))
-    whole = fixed(x.shape[1]) if weights is None else fixed(weights.shape[0])
-    n = whole if length is None else int(number(length))
+    if length is None:
+        n = fixed(x.shape[1] if weights is None else weights.shape[0])
+    else:
+        n = int(number(length))
     if x.ndim == 2:
         x = x.unsqueeze(-1)
     frames = wide(x).permute(0, 2, 1).unfold(2, n, every)  # (N, 1 or 2, frames, n)

@@ -6,6 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyweb.formats.onnx.call import Call
+from tinyweb.graph.ir import (
+    Size,
+    larger_size,
+    size_add,
+    size_div,
+    size_max,
+    size_mul,
+    size_sub,
+    smaller_size,
+)
 from tinyweb.tensor import Tensor
 
 
@@ -17,15 +27,15 @@ class Windows:
     kernel: tuple[int, ...]
     step: tuple[int, ...]
     apart: tuple[int, ...]
-    around: tuple[tuple[int, int], ...]
-    beyond: tuple[int, ...]
+    around: tuple[tuple[Size, Size], ...]
+    beyond: tuple[Size, ...]
 
     @property
-    def padding(self) -> list[tuple[int, int]]:
-        return [(before, after + more) for (before, after), more in zip(self.around, self.beyond)]
+    def padding(self) -> list[tuple[Size, Size]]:
+        return [(before, size_add(after, more)) for (before, after), more in zip(self.around, self.beyond)]
 
 
-def windows(call: Call, sizes: Sequence[int], kernel: Sequence[int] | None = None) -> Windows:
+def windows(call: Call, sizes: Sequence[Size], kernel: Sequence[int] | None = None) -> Windows:
     """What the attributes say of windows over the last axes, `sizes`."""
     n = len(sizes)
     k = list(kernel) if kernel is not None else call.integers("kernel_shape")
@@ -35,26 +45,30 @@ def windows(call: Call, sizes: Sequence[int], kernel: Sequence[int] | None = Non
     )  # fmt: skip
     if not len(k) == len(step) == len(apart) == n or len(pads) != 2 * n or min((*k, *step, *apart), default=1) < 1:
         raise call.error(f"kernel {k}, strides {step}, dilations {apart} and pads {pads} do not go with {n} axes")
-    around, beyond = [], []
+    around, beyond = list[tuple[Size, Size]](), list[Size]()
     for i, size in enumerate(sizes):
         reach = (k[i] - 1) * apart[i] + 1
         if how.startswith("SAME"):
-            missing = max((-(-size // step[i]) - 1) * step[i] + reach - size, 0)
-            less = missing // 2
-            around.append((missing - less, less) if how == "SAME_LOWER" else (less, missing - less))
+            last = size_mul(size_sub(size_div(size_add(size, step[i] - 1), step[i]), 1), step[i])  # where it begins
+            missing = larger_size(size_sub(size_add(last, reach), size), 0)
+            less = size_div(missing, 2)
+            rest = size_sub(missing, less)
+            around.append((rest, less) if how == "SAME_LOWER" else (less, rest))
         else:
             around.append((0, 0) if how == "VALID" else (pads[i], pads[i + n]))
-        padded, more = size + sum(around[-1]), 0
+        padded = size_add(size, size_add(*around[-1]))
+        more: Size = 0
         if call.integer("ceil_mode", 0):
-            count = -(-(padded - reach) // step[i]) + 1
-            if (count - 1) * step[i] >= size + around[-1][0]:
-                count -= 1
-            more = max((count - 1) * step[i] + reach - padded, 0)
-            if more and count == 1:  # the one window is cut where the plane and its border end
+            count = size_add(size_div(size_add(size_sub(padded, reach), step[i] - 1), step[i]), 1)
+            # windows begin inside
+            count = smaller_size(count, size_div(size_add(size_add(size, around[-1][0]), step[i] - 1), step[i]))
+            last = size_mul(size_sub(count, 1), step[i])
+            more = larger_size(size_sub(size_add(last, reach), padded), 0)
+            if isinstance(padded, int) and more and count == 1:  # cut where the plane and its border end
                 k[i], step[i], more = (padded - 1) // apart[i] + 1, padded, 0
                 reach = (k[i] - 1) * apart[i] + 1
         beyond.append(more)
-        if padded + more < reach:
+        if size_max(size_add(padded, more)) < reach:
             raise call.error(f"a window of {reach} does not fit into {padded}, axis {i} with its border")
     return Windows(tuple(k), tuple(step), tuple(apart), tuple(around), tuple(beyond))
 
@@ -71,4 +85,4 @@ def cut(x: Tensor, w: Windows) -> Tensor:
 
 def border(x: Tensor, w: Windows, value: float = 0.0) -> Tensor:
     around = [(0, 0)] * (x.ndim - len(w.kernel)) + w.padding
-    return x.pad(around, value=value) if any(a or b for a, b in around) else x
+    return x.pad(around, value=value) if any(n != 0 for pair in around for n in pair) else x
