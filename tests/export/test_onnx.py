@@ -80,6 +80,32 @@ def test_a_batch_that_varies(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["y"], want, rtol=1e-4, atol=1e-5)
 
 
+def test_sides_that_vary_in_steps(tmp_path: Path) -> None:
+    """What goes down and up again fits where sizes are multiples: the page gives pictures of any such size."""
+    nodes = [
+        helper.make_node("Conv", ["x", "down"], ["half"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("MaxPool", ["half"], ["small"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Resize", ["small", "", "twice"], ["large"], mode="nearest"),
+        helper.make_node("Concat", ["half", "large"], ["y"], axis=1),
+    ]
+    held = {"down": RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32), "twice": np.float32([1, 1, 2, 2])}
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, "height", "width"])
+    constants = [numpy_helper.from_array(v, n) for n, v in held.items()]
+    graph = helper.make_graph(nodes, "g", [x], [helper.make_empty_tensor_value_info("y")], constants)
+    path = tmp_path / "sides.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    with pytest.raises(NotImplementedError, match=r"Concat.*--dim height=16,64, or take steps .*height=64:640:32"):
+        export_onnx(path, tmp_path / "none", OnnxOptions({n: range(8, 25) for n in ("height", "width")}))
+    dims = {"height": range(8, 25, 4), "width": [16]}
+    made = export_onnx(path, tmp_path / "site", OnnxOptions(dims, targets=["wasm"]))
+    assert made["variables"] == [{"name": "height / 4", "min": 2, "max": 6}]
+    model = OnnxModel(path)
+    for height in (24, 8, 12):
+        given = RANDOM.standard_normal((1, 3, height, 16)).astype(np.float32)
+        (found,) = calls(tmp_path / "site", [("run", {"x": given})])
+        np.testing.assert_allclose(found["y"], model(x=Tensor(given))["y"].numpy(), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_a_recurrent_layer_of_any_length(tmp_path: Path) -> None:
     """Its steps are a loop, which texts that end before it do not change."""
@@ -163,6 +189,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         ({"b": [1]}, None, "no size called 'b'; it has batch"),
         ({"batch": list(range(1, 20))}, None, "make 19 functions"),
         ({"batch": range(4, 4)}, None, "name at least one number"),
+        ({"batch": range(3, 9, 2)}, None, "multiples of the step"),
         ({"batch": [1]}, "q9", "--quant q9 is not"),
     ):
         with pytest.raises(ExportError, match=message):
@@ -324,7 +351,21 @@ def test_the_report_of_a_long_range(tmp_path: Path) -> None:
 
 def test_sizes_on_the_command_line() -> None:
     assert sizes(["a=1", "b=16,64,16", "c=2:4"]) == {"a": [1], "b": [16, 64], "c": range(2, 5)}
-    for wrong in ("a", "a=", "=1", "a=x", "a=4:2", "a=-1", "a=1,-1", "a=-1:4", "a=1:2:3", f"a=1:{1 << 80}"):
+    assert sizes(["a=32:640:32"]) == {"a": range(32, 641, 32)}
+    for wrong in (
+        "a",
+        "a=",
+        "=1",
+        "a=x",
+        "a=4:2",
+        "a=-1",
+        "a=1,-1",
+        "a=-1:4",
+        "a=1:2:3:4",
+        "a=1:2:0",
+        "a=1:9:-1",
+        f"a=1:{1 << 80}",
+    ):
         with pytest.raises(ExportError, match="--dim"):
             sizes([wrong])
 

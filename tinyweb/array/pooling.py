@@ -98,17 +98,18 @@ class Pooling(Activation, Scatter, Convolution):
             return value
         # the place in the window → the place in the plane
         place, rest = self._constant(0).int()._broadcast_to(first.shape), first
-        step = 1
+        step: Size = 1
         for i in reversed(range(n)):
             k, size = grid.kernel[i], grid.sizes[i]
             begin = self._iota(grid.counts[i])._reshape((grid.counts[i], *(1,) * (n - 1 - i)))
             at = begin.mul(grid.steps[i]).sub(grid.pads[i]).add(rest.remainder(k).mul(grid.apart[i]))
-            place, rest, step = place.add(at.mul(step)), rest.floor_divide(k), step * size
+            place, rest, step = place.add(at.mul(step)), rest.floor_divide(k), size_mul(step, size)
         return value, place
 
     def _in_another_plane(self, old: Sequence[Size], new: Sequence[Size]) -> Self:
         """Places in flattened planes of sizes `old` as those of the same elements in planes of other sizes."""
-        rest, place, step = self, self.mul(0), 1
+        rest, place = self, self.mul(0)
+        step: Size = 1
         for n, m in zip(reversed(old), reversed(new), strict=True):
             place, rest, step = place.add(rest.remainder(n).mul(step)), rest.floor_divide(n), size_mul(step, m)
         return place

@@ -136,7 +136,7 @@ Dims = Annotated[
     list[str] | None,
     typer.Option(
         "--dim", metavar="NAME=N", help="What a symbolic size of an ONNX graph is (repeatable): NAME=1; NAME=16,64, "
-        "each a function of its own; NAME=1:512, any of these, told by the inputs of a call."
+        "each a function of its own; NAME=1:512, or in steps NAME=32:640:32, any of these, told by a call's inputs."
     ),
 ]  # fmt: skip
 Fixed = Annotated[
@@ -253,19 +253,23 @@ def say_fit(console: Console, fit: Fit | None, chosen: str) -> None:
 
 
 def sizes(given: list[str]) -> dict[str, Sequence[int]]:
-    """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI."""
+    """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI, NAME=LO:HI:STEP."""
     found: dict[str, Sequence[int]] = {}
     for text in given:
         name, equals, values = text.rpartition("=")
         between = ":" in values
         try:
             told = [int(v) for v in values.split(":" if between else ",")]
-            if not equals or not name or (between and len(told) != 2):
+            if not equals or not name or (between and len(told) not in (2, 3)):
                 raise ValueError
         except ValueError:
-            raise ExportError(f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64 or NAME=1:4.") from None
-        found[name] = range(told[0], told[1] + 1) if between else list(dict.fromkeys(told))
-        if min(told) < 0 or max(told) > LARGEST or not found[name]:
+            raise ExportError(
+                f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64, NAME=1:4 or NAME=32:640:32."
+            ) from None
+        if min(told) < 0 or max(told) > LARGEST or told[2:] == [0]:
+            raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")
+        found[name] = range(told[0], told[1] + 1, *told[2:]) if between else list(dict.fromkeys(told))
+        if not found[name]:
             raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")
     return found
 

@@ -208,6 +208,9 @@ def plan_functions(
         target: {entry: plan for name, r in found.items() for entry, plan in r.entries(name).items()}
         for target, found in by_target.items()
     }
+    parts = [entry for name, r in recorded.items() for entry in r.entries(name) if entry != name]
+    if taken := [entry for entry in parts if entry in functions]:
+        raise ExportError(f"{taken[0]!r} is what a part of a function is called that the host goes on with: rename it.")
     ends = frozenset[UOp]().union(*(r.ends for r in recorded.values()))
     plans["webgpu"], divided = within(plans.get("webgpu", {}), binding_bytes, ends)
     memory = share_memory(recorded, last if last is not recorded else None, divided)

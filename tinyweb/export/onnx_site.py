@@ -204,11 +204,17 @@ def sizes_of_functions(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]
 
 
 def _variable(name: str, sizes: range) -> Size:
-    """A size that may be any of a range."""
-    if not sizes or sizes.step != 1:
-        raise ExportError(f"The size {name!r} is {sizes}: name at least one number, and a range without steps.")
-    low, high = sizes[0], sizes[-1]
-    return low if low == high else Variable(name, low, high).bind(low)
+    """A size that may be any of a range: a Variable, or so many times a Variable."""
+    if not sizes or sizes.step < 1 or sizes[0] % sizes.step:
+        raise ExportError(
+            f"The size {name!r} is {sizes}: name at least one number, of a range with steps multiples of the step."
+        )
+    low, high, step = sizes[0], sizes[-1], sizes.step
+    if low == high:
+        return low
+    counted = Variable(name if step == 1 else f"{name} / {step}", low // step, high // step)
+    bound = counted.bind(low // step)
+    return bound if step == 1 else bound * step
 
 
 def _sizes(p: Port) -> Sequence[int | str]:

@@ -20,7 +20,8 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export.expression import expression
 from tinyweb.export.memory import Memory, Named, plan_memory, read_memory
-from tinyweb.graph.ir import Ops, Size, UOp, size_max
+from tinyweb.graph.ir import Ops, Size, UOp, as_index, size_max
+from tinyweb.graph.ir.bounds import polynomial
 from tinyweb.graph.schedule import nbytes
 from tinyweb.graph.schedule.parts import Parts
 from tinyweb.graph.target import Target
@@ -55,9 +56,8 @@ class Recorded:
 
     @property
     def variables(self) -> list[UOp]:
-        """What the shapes of inputs tell: sizes that are a variable alone."""
-        sizes = [s for t in self.inputs.values() for s in t.shape]
-        told = [s for s in sizes if isinstance(s, UOp) and s.op is Ops.VARIABLE]
+        """What the shapes of inputs tell: sizes that are so many times a variable."""
+        told = [v for t in self.inputs.values() for s in t.shape for v in _multiple(s)]
         return list(dict.fromkeys([*told, *(step.variable for _, step in self.plan.host_steps)]))
 
     def section(self, name: str, memory: Memory) -> dict[str, Any]:
@@ -118,6 +118,12 @@ def record(
             f"The function has sizes that no input's shape tells ({', '.join(unknown)}): give an input that has them."
         )
     return found
+
+
+def _multiple(size: Size) -> list[UOp]:
+    """The variable that a size is a multiple of, if it is one."""
+    terms = polynomial(as_index(size))
+    return [v for m, k in terms.items() for v in m if len(terms) == len(m) == 1 and v.op is Ops.VARIABLE and k > 0]
 
 
 def _memory_of(name: str, t: Tensor, outside: bool = False) -> Tensor:

@@ -112,10 +112,11 @@ def test_attention_operators() -> None:
 
 def test_what_needs_a_number() -> None:
     """The node, and what to write, are named."""
-    pool = node("MaxPool", ["t"], ["y"], kernel_shape=[2], name="pool")
-    graph = model([node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), pool], {}, SHAPES)
+    resize = node("Resize", ["x", "", "", "t"], ["y"], keep_aspect_ratio_policy="not_larger", name="resize")
+    graph = model([resize], {"t": [1, 8, 8]}, SHAPES)
     x = varying(np.zeros((2, 5, 4), np.float32), SHAPES["x"])
-    with pytest.raises(NotImplementedError, match=r"pool \(MaxPool\): a size varies.* --dim length=16,64"):
+    told = r"resize \(Resize\): a size varies.* --dim batch=16,64, or take steps .* batch=64:640:32"
+    with pytest.raises(NotImplementedError, match=told):
         jit(lambda **given: graph(**given))(x=x)
     graph = model([node("Add", ["x", "z"], ["y"])], {}, {**SHAPES, "z": ("batch", "length", 4)})
     with pytest.raises(TypeError, match="input 'z' has shape"):

@@ -59,7 +59,9 @@ def fixed_hint(given: Iterable[Any]) -> str:
             f"a number is needed here, but {names[0]} is counted while the model runs, which no --dim can say: fix "
             "inputs that it follows from (--fix), or export a graph that ends before this operator"
         )
-    return f"a number is needed here: list sizes, as in --dim {shlex.quote((listed or ['name'])[0] + '=16,64')}"
+    name, _, step = (listed or ["name"])[0].partition(" / ")
+    more = f", or take steps that it may be divided by, as {shlex.quote(f'{name}=64:640:32')}" if not step else ""
+    return f"a number is needed here: list sizes, as in --dim {shlex.quote(f'{name}=16,64')}{more}"
 
 
 def _counted() -> set[str]:

@@ -7,10 +7,11 @@ import { compileExpression, type Evaluate, type Expression } from "./expression.
 import { INT32_MAX, type Variable } from "./manifest.js";
 import type { ArraySpec } from "./tasks.js";
 
-/** Of one axis: its size for the variables' values, and the variable that it is, if it is one alone. */
+/** Of one axis: its size for the variables' values, and the variable of which it is so many times as much, if it is that alone. */
 interface Axis {
   size: Evaluate;
   slot: number | undefined;
+  times: number;
 }
 
 /** The sizes of an array some of which vary. */
@@ -34,11 +35,18 @@ export function parseSizes(list: Value, shape: readonly number[], slots: Readonl
     return v.raw((tree, fail) => {
       const size = compileExpression(tree, slots, fail);
       told.push(tree as Expression);
-      return { size, slot: slots.get((tree as { var?: string }).var ?? "") };
+      return { size, ...multiple(tree as Expression, slots) };
     });
   });
   if (axes.length !== shape.length) list.fail(`must be ${shape.length} sizes`);
   return { told, axes };
+}
+
+/** The variable, and how many times it a size is. */
+function multiple(tree: Expression, slots: ReadonlyMap<string, number>): Pick<Axis, "slot" | "times"> {
+  const [a, b] = typeof tree === "object" && "op" in tree && tree.op === "mul" ? tree.args : [tree, 1];
+  const times = typeof b === "number" && b > 0 ? b : 1;
+  return { slot: times === b && typeof a === "object" && "var" in a ? slots.get(a.var) : undefined, times };
 }
 
 /** The values of variables, as far as the inputs of a call tell them. */
@@ -55,8 +63,8 @@ export class Told {
     if (!Array.isArray(shape) || shape.length !== room.length || !shape.every((n) => Number.isInteger(n) && n >= 0 && n <= INT32_MAX)) {
       throw badArgument(`The shape of the input "${name}" must be ${room.length} sizes, not ${JSON.stringify(shape)}.`);
     }
-    sizes?.axes.forEach(({ slot }, i) => {
-      if (slot !== undefined) this.set(slot, shape[i] as number, name);
+    sizes?.axes.forEach(({ slot, times }, i) => {
+      if (slot !== undefined) this.set(slot, (shape[i] as number) / times, name, times);
     });
   }
 
@@ -66,14 +74,15 @@ export class Told {
     if (open.length === 0) return;
     const [axis, more] = open as [Axis, Axis?];
     const others = (sizes as Sizes).axes.filter((other) => other !== axis).reduce((n, { size }) => n * size(this.values), 1);
-    if (more || others <= 0 || elements % others) {
+    if (more || others <= 0 || elements % (others * axis.times)) {
       throw badArgument(`The input "${name}" has sizes that its ${elements} elements do not tell: give { data, shape }.`);
     }
-    this.set(axis.slot as number, elements / others, name);
+    this.set(axis.slot as number, elements / others / axis.times, name, axis.times);
   }
 
-  private set(slot: number, value: number, by: string): void {
+  private set(slot: number, value: number, by: string, times: number): void {
     const { name, min, max } = this.variables[slot] as Variable;
+    if (!Number.isInteger(value)) throw badArgument(`The input "${by}" has a size of ${value * times}, which is no multiple of ${times}.`);
     const before = this.values[slot] as number;
     if (value < min || value > max) {
       throw badArgument(`The input "${by}" has ${name} = ${value}; this model takes ${min} … ${max}.`);

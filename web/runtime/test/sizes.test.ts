@@ -17,6 +17,7 @@ function array(name: string, shape: number[], sizes: unknown[]): ArraySpec {
 const ids = array("ids", [4, 8], [batch, length]);
 const mask = array("mask", [4, 8], [batch, length]);
 const token = array("token", [1, 8], [1, length]);
+const image = array("image", [3, 256], [3, { op: "mul", args: [length, 32] }]);
 
 describe("sizes that vary", () => {
   it("are told by shapes, or by the number of elements where one is open", () => {
@@ -28,6 +29,16 @@ describe("sizes that vary", () => {
     const alone = new Told(variables);
     alone.infer(token, 7);
     expect([...alone.values]).toEqual([-1, 7]);
+  });
+
+  it("are multiples of variables", () => {
+    const [shown, counted] = [new Told(variables), new Told(variables)];
+    shown.take(image, [3, 96]);
+    counted.infer(image, 3 * 160);
+    expect([...shown.values, ...counted.values]).toEqual([-1, 3, -1, 5]);
+    expect(shapeOf(image, counted.values)).toEqual([3, 160]);
+    expect(() => shown.take(image, [3, 97])).toThrow(/"image" has a size of 97, which is no multiple of 32/);
+    expect(() => new Told(variables).infer(image, 3 * 40)).toThrow(/do not tell/);
   });
 
   it("are refused where they go with nothing", () => {

@@ -168,6 +168,8 @@ def lower_slice(
         if all(isinstance(v, int) for v in (n, first, last)):
             where[a] = slice(first, None if last < 0 else last, s) if first >= 0 else slice(0, 0)
             continue
+        if not isinstance(x, Tensor):
+            raise UndecidedError
         x = x.flip(a)
         first = size_sub(end_of, first)
         where[a] = slice(first, larger_size(first, size_sub(end_of, last)), -s)

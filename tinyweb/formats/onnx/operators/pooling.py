@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tinyweb.formats.onnx.operators.common import cast, fixed, wide
 from tinyweb.formats.onnx.operators.convolution import of_axes
 from tinyweb.formats.onnx.operators.windows import Windows, border, cut, windows
 from tinyweb.formats.onnx.registry import op
-from tinyweb.graph.ir import size_add, size_max, size_mul, size_prod
+from tinyweb.graph.ir import Size, size_add, size_max, size_mul, size_prod
 from tinyweb.tensor import Tensor
 
 
@@ -67,13 +68,17 @@ def average_pool(call: Call, x: Tensor) -> Tensor:
 def _elements(call: Call, x: Tensor, at: Windows) -> Tensor:
     """How many elements of each window count."""
     sizes, n = x.shape[2:], x.ndim - 2
-    inner, outer = ([(0, 0)] * n, at.padding) if not call.integer("count_include_pad", 0) else (
-        at.around, [(0, m) for m in at.beyond])  # fmt: skip
+    inner: Sequence[tuple[Size, Size]] = [(0, 0)] * n
+    outer: Sequence[tuple[Size, Size]] = at.padding
+    if call.integer("count_include_pad", 0):
+        inner, outer = at.around, [(0, m) for m in at.beyond]
     if not all(isinstance(s, int) for s in sizes):
         ones = call.part(Tensor.ones(*map(size_max, sizes), dtype=dtypes.float32, device=x.device), sizes)
         counted = ones.pad(inner, value=1.0).pad(outer)
         return cut(counted.reshape(1, 1, *counted.shape), at).sum(tuple(range(2 + n, 2 + 2 * n)))
-    inside = np.pad(np.pad(np.ones(sizes, np.float32), inner, constant_values=1), outer)
+    inside: Host = np.ones([fixed(s) for s in sizes], np.float32)
+    for around, value in ((inner, 1), (outer, 0)):
+        inside = np.pad(inside, [(fixed(b), fixed(a)) for b, a in around], constant_values=value)
     for i, (k, s, d) in enumerate(zip(at.kernel, at.step, at.apart)):
         views = np.lib.stride_tricks.sliding_window_view(inside, (k - 1) * d + 1, i)
         inside = np.take(views, np.arange(0, views.shape[i], s), i)[..., ::d].sum(-1)

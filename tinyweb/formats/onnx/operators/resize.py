@@ -27,7 +27,8 @@ COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "alig
 
 def _origin(call: Call, a: Axis, mode: str) -> Host:
     """The places of the new elements among the old ones."""
-    x, n, out, s = np.arange(a.out, dtype=np.float64), a.n, a.out, a.scale
+    x: Host = np.arange(a.out, dtype=np.float64)
+    n, out, s = int(a.n), int(a.out), float(a.scale)
     if mode == "align_corners":
         return x * (n - 1) / (n * s - 1) if out > 1 else x * 0
     if mode == "asymmetric":

@@ -12,7 +12,7 @@ import numpy as np
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.movement import steps
-from tinyweb.formats.onnx.sizes import size_low
+from tinyweb.formats.onnx.sizes import fixed_hint, size_low
 from tinyweb.graph.ir import Size, as_index, size_max, size_mul, size_sub
 from tinyweb.graph.ir.bounds import fold_size
 from tinyweb.tensor import Tensor
@@ -79,7 +79,7 @@ def _truth(out: Size) -> Size:
 def resize_varying(call: Call, x: Tensor, a: Axis, mode: str, coordinates: str, how: str) -> Tensor:
     """x with the elements of one axis taken, or summed with weights, at their places."""
     if coordinates == "tf_crop_and_resize" or call.integer("antialias", 0):
-        raise call.unsupported("antialias, or cutting parts out, along a size that varies")
+        raise call.unsupported(f"antialias, or cutting parts out, along a size that varies: {fixed_hint([a.n, a.out])}")
     factor = size_max(a.n) * (1 if a.scale is None or coordinates != "align_corners" else FINE)
     if 4 * (size_max(a.out) + 1) * max(factor, FINE) > MOST:
         raise call.unsupported(f"resizing along a size that varies up to {size_max(a.out)}")
