@@ -18,7 +18,7 @@ from tinyweb.formats.onnx.sizes import Sizes, fixed_hint, sizes
 from tinyweb.formats.onnx.stored import Kept, Stored
 from tinyweb.formats.onnx.tensors import Files, dense, value_of
 from tinyweb.formats.onnx.types import BY_NAME, ElementType, kind_of
-from tinyweb.graph.ir import Size
+from tinyweb.graph.ir import Size, size_max
 from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 
@@ -49,6 +49,7 @@ class Around(Protocol):
     activations: str
     growing: Mapping[int, Grow]
     bound: dict[str, int]
+    room: int
 
     def lift(self, value: Any, call: Call) -> Tensor: ...
 
@@ -189,6 +190,13 @@ class Call:
         """One number as a Tensor."""
         held = sizes(value, kind)
         return lift_sizes(held, self.device, self.bound) if isinstance(held, Sizes) else lift(held, self.device)
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+    def afford(self, count: Size, width: int = 8) -> None:
+        """ModelFormatError where so many numbers, of `width` bytes, are more than what is known may take: a small file
+        can ask for any number of them."""
+        if size_max(count) * width > self.around.room:
+            raise self.error(f"{size_max(count)} numbers would be made of what is known, more than there is room for")
 
     # -- graphs -------------------------------------------------------------------------------------------------------
     def graph(self, name: str) -> Graph:

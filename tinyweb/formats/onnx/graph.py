@@ -24,7 +24,7 @@ from tinyweb.formats.onnx.messages import (
 from tinyweb.formats.onnx.tensors import Files, dense, value_of
 from tinyweb.formats.onnx.types import ElementType, kind_of
 
-MAX_NODES = 1_000_000  # with functions in place of their calls
+MAX_NODES = 1 << 18  # with functions in place of their calls
 MAX_CALLS = 32  # of functions within functions
 ONNX = ("", "ai.onnx")
 GRAPH = 5  # AttributeProto.AttributeType

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from tinyweb.formats.onnx.types import ElementType
 from tinyweb.graph.ir import UOp
 from tinyweb.tensor import Tensor
 
+ROOM = 1 << 28  # bytes that known values take, beside four times those of initializers
 MAX_NODES = 1 << 18  # of a call with all the steps of its loops, which in hostile files go on for years
 WORTH_KNOWING = 1 << 16  # elements: what is larger is no shape, and stays on the device
 # what a lowering raises for values it cannot take
@@ -78,6 +80,7 @@ class Interpreter:
     growing: Mapping[int, Grow] = field(default_factory=dict)
     bound: dict[str, int] = field(default_factory=dict)  # values of the Variables in shapes
     evaluated: int = 0  # graphs and nodes
+    room: int = ROOM  # bytes that are left for known values
 
     def run(self, graph: Graph, inputs: Mapping[str, Any], outer: Scope | None = None) -> list[Any]:
         """The outputs in order, as `Held` where their type is one that tinyweb lacks."""
@@ -87,6 +90,7 @@ class Interpreter:
         scope = Scope(outer)
         for name in graph.constants:
             value, kind = graph.constant(name, self.files)
+            self.room += 4 * getattr(value, "nbytes", 0) if isinstance(value, np.ndarray) else 0
             scope.set(name, Held(value, kind) if kind.held else value)
             scope.constant.add(name)
             self.kept.names.setdefault(id(value), name)
@@ -162,13 +166,21 @@ class Interpreter:
             return of_sizes
         known = varies is None and all(v is None or isinstance(v, np.ndarray) for v in inputs)
         if known and (operator.folds or any(isinstance(v, np.ndarray) and v.dtype == object for v in inputs)):
+            call.afford(_broadcast(inputs))
             with np.errstate(all="ignore"):
-                return _several(operator.function(call, *inputs))
+                return [self._counted(call, v) for v in _several(operator.function(call, *inputs))]
         given = [self._given(operator, call, i, v) for i, v in enumerate(inputs)]
         if not known or operator.keeps:
             return _several(operator.function(call, *given))
         with not_recording():
-            return [_value(v) for v in _several(operator.function(call, *given))]
+            return [_value(call, v) for v in _several(operator.function(call, *given))]
+
+    def _counted(self, call: Call, value: Any) -> Any:
+        """A known result, for which there was room."""
+        if isinstance(value, np.ndarray) and value.base is None:
+            call.afford(value.size, value.itemsize)
+            self.room -= value.nbytes
+        return value
 
     def _given(self, operator: Operator, call: Call, place: int, value: Any) -> Any:
         """An input as an operator takes it."""
@@ -235,10 +247,20 @@ def _several(result: Any) -> list[Any]:
     return [np.asarray(v) if isinstance(v, np.generic) else v for v in results]
 
 
-def _value(value: Any) -> Any:
+def _broadcast(inputs: Sequence[Any]) -> int:
+    """The elements that arrays have together, where they go together: 0 where not."""
+    try:
+        return math.prod(np.broadcast_shapes(*(v.shape for v in inputs if isinstance(v, np.ndarray))))
+    except ValueError:
+        return 0
+
+
+def _value(call: Call, value: Any) -> Any:
     """A known value as a NumPy array, if it is small and NumPy has its type."""
     if isinstance(value, Held):
-        return Held(_value(value.value), value.kind)
+        return Held(_value(call, value.value), value.kind)
+    if isinstance(value, Tensor):
+        call.afford(value.numel(), value.dtype.nbytes(8) // 8 or 1)
     if not isinstance(value, Tensor) or value.dtype.held_wider or not value.numel() <= WORTH_KNOWING:
         return value.realize() if isinstance(value, Tensor) else value
     return np.asarray(value.numpy())

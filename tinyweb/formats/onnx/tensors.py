@@ -141,7 +141,7 @@ def dense(sparse: SparseMessage, files: Files) -> npt.NDArray[Any]:
     at, _ = value_of(sparse.indices, files)
     if not isinstance(values, np.ndarray) or not isinstance(at, np.ndarray) or at.dtype != np.int64:
         raise ModelFormatError(f"{name}: values and indices are of types that are not supported")
-    if any(n < 0 for n in shape) or math.prod(shape) > 1 << 28 or values.ndim != 1:
+    if any(n < 0 for n in shape) or math.prod(shape) > 1 << 26 or values.ndim != 1:
         raise ModelFormatError(f"{name} has no possible shape: {list(shape)}")
     if at.ndim == 2 and at.shape == (values.size, len(shape)):
         places = tuple(at.T)

@@ -11,6 +11,7 @@ from tinyweb.device import is_recording
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.onnx.call import Array, Call, Held, is_text, lift
+from tinyweb.formats.onnx.graph import Graph
 from tinyweb.formats.onnx.operators.common import fixed, join, number, reshape, whole_axis
 from tinyweb.formats.onnx.operators.counted import has_host, number_of
 from tinyweb.formats.onnx.operators.steps import is_long, looped, size_of_graph
@@ -168,6 +169,8 @@ def _unrolled(call: Call, most: int, condition: Array | None, state: list[Any]) 
     going = condition is None or _true(call, condition, "the condition")
     rows: list[list[Any]] = [[] for _ in body.outputs[1 + len(state) :]]
     step = 0
+    if going and most >= MAX_STEPS and _never_ends(body):
+        raise call.unsupported(f"the loop has more than {MAX_STEPS} steps")
     while going and step < most:
         out = call.run(body, [np.array(step, np.int64), np.array(True), *state])
         state = out[1 : 1 + len(state)]
@@ -178,6 +181,14 @@ def _unrolled(call: Call, most: int, condition: Array | None, state: list[Any]) 
             raise call.unsupported(f"the loop has more than {MAX_STEPS} steps")
     ports = body.outputs[1 + len(state) :]
     return (*state, *(together(call, row, 0) if row else _nothing(call, port) for row, port in zip(rows, ports)))
+
+
+def _never_ends(body: Graph) -> bool:
+    """Whether the condition of the next step is that of this one."""
+    makers, name = {n: node for node in body.nodes for n in node.outputs}, body.outputs[0].name
+    while name in makers and makers[name].op == "Identity" and makers[name].inputs:
+        name = makers.pop(name).inputs[0]
+    return len(body.inputs) > 1 and name == body.inputs[1].name
 
 
 def _nothing(call: Call, port: Any) -> Tensor:

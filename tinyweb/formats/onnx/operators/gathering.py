@@ -33,6 +33,7 @@ def gather(call: Call, x: Array | Stored, index: Array) -> Any:
             raise UndecidedError
         if index.size and not -n <= index.min() <= index.max() < n:
             raise call.error(f"an index is outside of axis {axis} of {list(x.shape)}")
+        call.afford(size_of([*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]]))
         return np.take(np.asarray(x), np.asarray(index), axis)
     assert isinstance(index, Tensor)
     table = call.matrix(0, x, False) if axis == 0 else None

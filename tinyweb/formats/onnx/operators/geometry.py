@@ -30,6 +30,7 @@ def grid_sample(call: Call, x: Tensor, grid: Tensor) -> Tensor:
 
 @op("AffineGrid", host=(1,))
 def affine_grid(call: Call, theta: Tensor, size: Host) -> Tensor:
+    call.afford(max(size.tolist(), default=0))
     return theta.affine_grid(size.tolist(), bool(call.integer("align_corners", 0)))
 
 
@@ -68,6 +69,7 @@ def roi_align(call: Call, x: Tensor, rois: Host, batches: Host) -> Tensor:
         if not half:
             broad, high = max(broad, 1.0), max(high, 1.0)
         ny, nx = (ratio or max(math.ceil(v), 1) for v in (high / height, broad / width))
+        call.afford(height * ny * h + width * nx * w)
         y = top + (np.arange(height * ny) + 0.5) * high / (height * ny)
         z = left + (np.arange(width * nx) + 0.5) * broad / (width * nx)
         a, b = _between(y, h), _between(z, w)

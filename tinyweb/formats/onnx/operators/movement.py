@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,10 @@ def unsqueeze(call: Call, x: Array, axes: Host | None = None) -> Any:
 
 @op("Expand", host=(1,), folds=True, sizes=True)
 def expand(call: Call, x: Array, target: Host) -> Any:
-    return broadcast_to(x, broadcast_shapes("Expand", tuple(x.shape), tuple(target.tolist())))
+    shape = broadcast_shapes("Expand", tuple(x.shape), tuple(target.tolist()))
+    if isinstance(x, np.ndarray):
+        call.afford(size_of(shape), 4)
+    return broadcast_to(x, shape)
 
 
 @op("Concat", folds=True, sizes=True)
@@ -113,6 +117,8 @@ def concat(call: Call, *values: Array) -> Any:
     axis = whole_axis(call, call.integer("axis", 1) if call.version < 4 else call.integer("axis"), len(values[0].shape))
     if len(values) == 2 and call.grows(values[0]):
         return call.grown(call.lift(values[0]), call.lift(values[1]), axis)
+    if all(isinstance(v, np.ndarray) for v in values):
+        call.afford(sum(math.prod(v.shape) for v in values))
     # an empty list of sizes has one axis and no elements
     return join(values, axis)
 
@@ -123,7 +129,8 @@ def split(call: Call, x: Array, sizes: Host | None = None) -> Any:
     total, count = x.shape[axis], len(call.node.outputs)
     parts: Any = call.integers("split", None) if sizes is None else sizes.tolist()
     if parts is None:
-        count = call.integer("num_outputs", count)
+        if call.integer("num_outputs", count) != count:
+            raise call.error(f"num_outputs does not go with {count} outputs")
         each = size_div(size_add(total, count - 1), count)
         begins = [smaller_size(size_mul(each, i), total) for i in range(count)]
         parts = [size_sub(end, begin) for begin, end in itertools.pairwise([*begins, total])]
@@ -191,7 +198,10 @@ def tile(call: Call, x: Array, repeats: Host) -> Any:
     counts = repeats.tolist()
     if len(counts) != len(x.shape):
         raise call.error(f"repeats {counts} are not one for each of {len(x.shape)} axes")
-    return np.tile(x, counts) if isinstance(x, np.ndarray) else x.repeat(*counts) if counts else x
+    if isinstance(x, np.ndarray):
+        call.afford(size_of([*x.shape, *counts]))
+        return np.tile(x, counts)
+    return x.repeat(*counts) if counts else x
 
 
 @op("Pad", host=(1, 3), sizes=True)
@@ -228,6 +238,7 @@ def _around(call: Call, x: Tensor, by_axis: list[tuple[Size, Size]], mode: str) 
         n = x.shape[axis]
         if before == 0 and after == 0:
             continue
+        call.afford(size_add(n, size_add(before, after)))
         at = steps(call, size_add(n, size_add(before, after))) - before
         if mode == "edge":
             at = at.clip(0, n - 1)

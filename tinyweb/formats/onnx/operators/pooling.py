@@ -17,6 +17,8 @@ from tinyweb.formats.onnx.registry import op
 from tinyweb.graph.ir import Size, size_add, size_max, size_mul, size_prod
 from tinyweb.tensor import Tensor
 
+MANY_BINS = 1 << 14  # of regions: each is a maximum of its own
+
 
 @op("MaxPool")
 def max_pool(call: Call, x: Tensor) -> Any:
@@ -76,6 +78,7 @@ def _elements(call: Call, x: Tensor, at: Windows) -> Tensor:
         ones = call.part(Tensor.ones(*map(size_max, sizes), dtype=dtypes.float32, device=x.device), sizes)
         counted = ones.pad(inner, value=1.0).pad(outer)
         return cut(counted.reshape(1, 1, *counted.shape), at).sum(tuple(range(2 + n, 2 + 2 * n)))
+    call.afford(size_prod(size_add(s, size_add(*p)) for s, p in zip(sizes, at.padding)))
     inside: Host = np.ones([fixed(s) for s in sizes], np.float32)
     for around, value in ((inner, 1), (outer, 0)):
         inside = np.pad(inside, [(fixed(b), fixed(a)) for b, a in around], constant_values=value)
@@ -138,6 +141,8 @@ def max_roi_pool(call: Call, x: Tensor, rois: Host) -> Tensor:
     height, width = call.integers("pooled_shape")
     scale, (h, w) = call.real("spatial_scale", 1.0), (fixed(x.shape[2]), fixed(x.shape[3]))
     found = []
+    if rois.size // 5 * height * width > MANY_BINS:
+        raise call.unsupported(f"{rois.size // 5 * height * width} maxima, more than {MANY_BINS}")
     for roi in rois.reshape(-1, 5):
         left, top, right, bottom = (int(np.floor(v * scale + 0.5)) for v in roi[1:])
         high, broad = max(bottom - top + 1, 1), max(right - left + 1, 1)

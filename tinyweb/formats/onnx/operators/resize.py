@@ -172,6 +172,7 @@ def _axes(call: Call, x: Tensor, roi: Host | None, scales: Host | None, sizes: H
     for k, (i, a, n, _) in enumerate(moved):
         begin, end = (float(roi[i]), float(roi[i + len(along)])) if crop and roi is not None else (0.0, 1.0)
         out = wanted[k] if wanted else math.floor(n * (end - begin) * factors[k])
+        call.afford(out)
         found.append(Axis(a, n, out, factors[k], begin, end))
     return [*found, *varying]
 

@@ -28,6 +28,7 @@ COSINES = {
 @op("HannWindow", "HammingWindow", "BlackmanWindow", host=(0,), folds=True)
 def window(call: Call, size: Host) -> Any:
     n = int(number(size))
+    call.afford(n)
     whole = n if call.integer("periodic", 1) else max(n - 1, 1)
     turns = 2 * np.pi * np.arange(n) / whole
     values = np.asarray(sum(c * np.cos(k * turns) for k, c in enumerate(COSINES[call.op])))
@@ -40,9 +41,10 @@ def _turns(n: int, out: int, inverse: bool) -> tuple[Host, Host]:
     return np.cos(angle), np.sin(angle) * (1 if inverse else -1)
 
 
-def transform(x: Tensor, n: int, inverse: bool, onesided: bool) -> Tensor:
+def transform(call: Call, x: Tensor, n: int, inverse: bool, onesided: bool) -> Tensor:
     """(…, length, 1 or 2) → (…, n or n / 2 + 1, 2): by products with matrices of cosines and sines."""
     out = n // 2 + 1 if onesided else n
+    call.afford(n * out, 1)
     dtype = np.float64 if x.dtype is dtypes.float64 else np.float32
     c, s = (Tensor(m.astype(dtype), device=x.device) for m in _turns(n, out, inverse))
     length = fixed(x.shape[-2])
@@ -57,9 +59,10 @@ def transform(x: Tensor, n: int, inverse: bool, onesided: bool) -> Tensor:
     return y / n if inverse else y
 
 
-def _real_inverse(x: Tensor, n: int) -> Tensor:
+def _real_inverse(call: Call, x: Tensor, n: int) -> Tensor:
     """From half a spectrum (…, n / 2 + 1, 2) to real numbers (…, n, 1)."""
     half = n // 2 + 1
+    call.afford(n * n, 1)
     dtype = np.float64 if x.dtype is dtypes.float64 else np.float32
     weight = np.full(half, 2.0)
     weight[0] = 1
@@ -83,9 +86,9 @@ def dft(call: Call, x: Tensor, length: Host | None = None, axis: Host | None = N
     y = wide(x).movedim(at, -2)
     if inverse and onesided:
         n = 2 * (fixed(y.shape[-2]) - 1) if length is None else int(number(length))
-        done = _real_inverse(y, n)
+        done = _real_inverse(call, y, n)
     else:
-        done = transform(y, fixed(y.shape[-2]) if length is None else int(number(length)), inverse, onesided)
+        done = transform(call, y, fixed(y.shape[-2]) if length is None else int(number(length)), inverse, onesided)
     return cast(done.movedim(-2, at), x.dtype)
 
 
@@ -102,12 +105,14 @@ def stft(call: Call, x: Tensor, step: Host, weights: Tensor | None = None, lengt
     if weights is not None:
         frames = frames * weights
     onesided = bool(call.integer("onesided", 1)) and fixed(x.shape[-1]) == 1
-    return cast(transform(frames.permute(0, 2, 3, 1), n, False, onesided), x.dtype)
+    return cast(transform(call, frames.permute(0, 2, 3, 1), n, False, onesided), x.dtype)
 
 
 @op("MelWeightMatrix", host=(0, 1, 2, 3, 4), folds=True)
 def mel_weight_matrix(call: Call, bins: Host, length: Host, rate: Host, low: Host, high: Host) -> Any:
     count, n = int(number(bins)), int(number(length))
+    call.afford((n // 2 + 1) * count)
+    call.afford(count)
 
     def mel(f: float) -> float:
         return float(2595 * np.log10(1 + f / 700))

@@ -88,8 +88,8 @@ def tf_idf_vectorizer(call: Call, x: Host) -> Host:
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x.reshape(1, -1)
     y = np.zeros((len(rows), max(places, default=-1) + 1), np.float32)
     for r, row in enumerate(rows.tolist()):
-        for n in range(least, most + 1):
-            for skip in range(1 if n == 1 else skips + 1):
+        for n in range(least, min(most, len(row)) + 1):
+            for skip in range(1 if n == 1 else min(skips, len(row)) + 1):
                 for at in range(len(row) - (n - 1) * (skip + 1)):
                     found = grams.get(tuple(row[at : at + (n - 1) * (skip + 1) + 1 : skip + 1]))
                     if found is not None:
