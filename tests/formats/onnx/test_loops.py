@@ -109,10 +109,9 @@ def test_loops_within_loops_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a node in the innermost, too."""
     monkeypatch.setattr(interpret, "MAX_NODES", 2000)
     held = [numpy_helper.from_array(np.asarray(v), n) for n, v in {"count": 1 << 62, "yes": True}.items()]
-    given, ends = [value("i", INT, []), value("go", BOOL, [])], [value("go", BOOL, [])]
-    body = helper.make_graph([], "body", given, ends)
+    given, going = [value("i", INT, []), value("go", BOOL, [])], value("yes", BOOL, [])
+    body = helper.make_graph([], "body", given, [going])
     for depth in range(3):
-        going = value("yes", BOOL, [])
         body = helper.make_graph([node("Loop", ["count", "yes"], [], body=body)], f"b{depth}", given, [going])
     graph = helper.make_graph([node("Loop", ["count", "yes"], [], body=body)], "g", [], [going], held)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
