@@ -7,9 +7,10 @@ import pytest
 
 from tests.native_runtimes.test_lowered import CASES, REDUCTIONS, compare
 from tests.native_runtimes.text.library import library, run, without_assembly
-from tests.native_runtimes.text.runtime import CudaText, HipText, TextRuntime
+from tests.native_runtimes.text.runtime import TEXTS, CudaText, HipText, TextRuntime
 from tinyweb import Tensor
 from tinyweb.dtype import BY_NAME, dtypes
+from tinyweb.nn.quantized_weight import of_codes
 from tinyweb.render_c import CUDA
 
 KINDS = {"CUDA": CudaText, "HIP": HipText}
@@ -32,6 +33,20 @@ def test_lowered(text: TextRuntime, name: str) -> None:
 def test_sums_of_rows(text: TextRuntime, name: str) -> None:
     inputs, ours = REDUCTIONS[name]
     compare(text, text.target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
+
+
+@pytest.mark.parametrize("device", TEXTS)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_long_rows_of_few_bits(bits: int, device: str) -> None:
+    """A thread of a wave has words of several groups, and all scales of theirs in one load."""
+    random, groups, group = np.random.default_rng(bits), 64, 32
+    codes = random.integers(0, 1 << bits, (24, groups, group)).astype(np.uint8)
+    scales = random.choice([-2.0, -1.0, 0.5, 1.0], (24, groups)).astype(np.float16)
+    x = random.integers(-8, 9, groups * group).astype(np.float32)
+    matrix = of_codes([{"codes": codes, "scales": scales}], bits, device)
+    dense = (codes.astype(np.float32) - (1 << bits - 1)) * scales[..., None].astype(np.float32)
+    got = matrix.product(Tensor(x, device=device)).numpy()
+    np.testing.assert_array_equal(got, dense.reshape(24, -1) @ x)  # all sums are multiples of 1/2, and small
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8", "float8_e4m3", "float8_e5m2"])

@@ -67,10 +67,10 @@ class Loads(Expansion):
         return UOp(Ops.LOAD, u.dtype, (self._place(memory), start.index, self.value(gate, point)), chunk.width)
 
     def _vector_in_memory(self, u: UOp) -> UOp | None:
-        """The VECTOR axis along which what a LOAD reads lies side by side, in the buffer's own vectors."""
+        """The axis of lanes along which what a LOAD reads lies side by side, in the buffer's own vectors."""
         index, gates = u.src[1], u.src[2:]
-        for r in index.lanes:
-            if r.arg.kind is AxisKind.VECTOR and self._affine_of(index)[1].get(r) == 1:
+        for r in sorted(index.lanes, key=lambda r: r.arg.kind is not AxisKind.VECTOR):
+            if r.arg.kind is not AxisKind.TILE and self._affine_of(index)[1].get(r) == 1:
                 width = chunks(r, self.target)[0].width
                 start = self._index({o: 0 for o in index.lanes}, index)
                 whole = width > 1 and self.memory.alignment(start) % width == 0

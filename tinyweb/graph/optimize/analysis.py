@@ -75,6 +75,17 @@ class Analysis:
             self._follows[key] = None if parts is None or parts[0] != 1 else const_factor(parts[1]) % width == 0
         return self._follows[key] is True or (not aligned and self._follows[key] is False)
 
+    def step_in_blocks(self, access: UOp, r: UOp, width: int) -> int:
+        """Elements of memory between the steps of each (aligned) block of `width`, maybe through divisions; 0 if that
+        is not one number.
+        """
+        outer, inner = (
+            UOp(Ops.RANGE, r.dtype, (as_index(size),), Axis(f" {name}", r.arg.order))
+            for name, size in (("outer", max(self.size(r) // width, 1)), ("inner", width))
+        )
+        parts = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
+        return parts[0] if parts is not None and isinstance(parts[0], int) else 0
+
     def merit(self, accesses: list[UOp], r: UOp, width: int, aligned: bool = True) -> tuple[int, int]:
         """How good a vector along an axis is: accesses that follow it less those that jump; then the traffic it
         serves.

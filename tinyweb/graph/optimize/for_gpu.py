@@ -219,6 +219,8 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
             lanes = [r for r in ranges_of(b.kernel) if r.arg.kind in LANES]
             if k.volume(reused) * width <= k.volume(lanes):
                 b.attempt(Factor(tuple(r.arg.name for r in lanes)))
+            if apart:
+                steps //= beside(b, largest, [r for r in bound if r is not axis], steps)
         else:
             outputs //= width
     # what the operand with most memory is read for comes first
@@ -261,6 +263,21 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
     bind_threads(b, [r for r in by_stride(k, rows) if r is not axis], max(WORKGROUP, threads(b)))
+
+
+def beside(b: Builder, load: UOp, axes: list[UOp], steps: int) -> int:
+    """A thread has the words that lie beside its own, as those of other groups, if enough threads are left: one load
+    for as many as are loaded at once. Their number.
+    """
+    word = 32 // load.src[0].dtype.bits
+    for r in axes:
+        count = power_of_two(b.size(r.arg.name), WIDE // 32) if b.left(r) == r.arg.name else 1
+        while count > 1 and (steps < WORKGROUP * count or b.k.step_in_blocks(load, r, count) != word):
+            count //= 2
+        if count > 1:
+            b.tile(r.arg.name, count, AxisKind.UNROLL)
+            return count
+    return 1
 
 
 def load_ahead(b: Builder, r: UOp) -> None:
