@@ -132,12 +132,13 @@ def products(target: Target) -> Plans:
     return {**floats, "i8": product(dtypes.int8, dtypes.int32)}
 
 
+PRODUCTS = "products f16, bf16, i8"
 NETWORKS: dict[str, Callable[[Target], Plans]] = {
     "tinychat-7m q8": tinychat,
     "YOLOv8n": yolov8n,
     "tinysd": unet,
     **{f"Llama-1B {quant}": partial(llama, quant) for quant in ("q4", "q8", "f16")},
-    "products f16, bf16, i8": products,
+    PRODUCTS: products,
 }
 
 

@@ -1,6 +1,7 @@
 """Kernels of whole networks, and of works of array code, compile for NVIDIA GPUs, and nothing is spilled."""
 
 import pytest
+from kernel_sets import PRODUCTS
 from nvidia_kernels import CHIPS, CLIFFS, SETS, compiled
 
 from tests.graph.optimize.test_attention_matrices import Shape, program_of
@@ -15,10 +16,14 @@ REST = [(name, chip) for name in SETS for chip in CHIPS if (name, chip) not in S
 @pytest.mark.parametrize(("name", "chip"), [*SAMPLE, *(pytest.param(*both, marks=pytest.mark.slow) for both in REST)])
 def test_no_kernel_spills(name: str, chip: str) -> None:
     found = compiled(name, chip)
-    assert len(found) >= 15
     assert {k.name: k.resources for k in found if k.resources.spill_bytes} == {}
     assert all(k.resources.stack_bytes == 0 for k in found if name != CLIFFS), "no array of registers is memory"
-    assert {"attention", "sums of rows, matrix × vector"} <= {k.kind for k in found}
+    kinds = {k.kind for k in found}
+    if name == PRODUCTS:
+        assert kinds == {"product, convolution"}
+    else:
+        assert len(found) >= 15 and "sums of rows, matrix × vector" in kinds
+        assert ("attention" in kinds) == (name != "YOLOv8n")
 
 
 LATER = [("sm_80", 64), ("sm_80", 128), ("sm_90", 32), ("sm_90", 256), ("sm_120", 128)]

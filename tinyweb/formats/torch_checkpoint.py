@@ -156,7 +156,7 @@ class TorchCheckpoint(NamedTensors):
         except KeyError:
             raise ModelFormatError(f"{path} lacks {name}: it is incomplete, download it again") from None
         except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error) as e:
-            raise ModelFormatError(f"{path}: {name} cannot be read ({e}): download the file again") from None
+            raise ModelFormatError(f"{path}: {name} cannot be read ({str(e)[:200]}): download the file again") from None
 
 
 def _open(path: Path) -> tuple[zipfile.ZipFile, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from amd_kernels import compiled
-from kernel_sets import NETWORKS
+from kernel_sets import NETWORKS, PRODUCTS
 
 from tinyweb.graph.gpu_targets import AMD, amd_target
 
@@ -17,7 +17,10 @@ REST = [(network, chip) for network in NETWORKS for chip in AMD if (network, chi
 )
 def test_no_kernel_spills(network: str, chip: str) -> None:
     target, found = amd_target(chip), compiled(network, chip)
-    assert len(found) >= 15
+    if network == PRODUCTS:
+        assert sum(k.matrices > 0 for k in found) >= len(found) - (chip == "gfx90a")  # which has none for bytes
+    else:
+        assert len(found) >= 15
     assert {k.name: k.spills + k.scratch_bytes for k in found if k.spills or k.scratch_bytes} == {}
     assert all(k.shared_bytes <= target.shared_bytes and k.waves >= 1 for k in found)
     assert all(k.wave == (32 if chip.startswith("gfx1") else 64) for k in found)
