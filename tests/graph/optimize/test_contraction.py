@@ -43,6 +43,15 @@ def test_batches_share_their_blocks() -> None:
     np.testing.assert_allclose((Tensor(a) @ Tensor(b)).numpy(), a @ b, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize(("size", "side_by_side"), [(64, True), (32, True), (56, False)])
+def test_columns_whose_lines_meet_in_a_set_are_not_stored_together(size: int, side_by_side: bool) -> None:
+    """Channels that lie whole pages apart: vectors are along the image's rows instead, which are stored as they lie."""
+    image, weights = Tensor.empty(1, 64, size, size), Tensor.empty(64, 64, 3, 3)
+    kernel = capture(lambda: image.conv2d(weights, padding=1).realize()).calls[-1].kernel
+    (vector,) = (a for a in map(str, heuristic(kernel, cpu_target(16, 1))) if a.endswith("vector)"))
+    assert vector.startswith("bind(i3" if side_by_side else "bind(i1")
+
+
 def test_positions_of_a_small_image_are_one_axis() -> None:
     """Vectors of eight do not divide rows of ten or twenty, but what all rows are together, or nearly."""
     convolution = capture(lambda: Tensor.empty(1, 24, 20, 20).conv2d(Tensor.empty(40, 24, 1, 1)).realize()).calls[-1]

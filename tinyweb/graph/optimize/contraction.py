@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count, users
@@ -32,6 +32,7 @@ DEEP_ENOUGH = 128
 # on the way; one that is stored alone, to a cache line that the next rows of the tile fill, or to a line of its own
 STEP, NEAR, FETCH, RUN, SINGLE, CONVERTED, SCATTER, LINE = 0.8, 0.125, 0.5, 0.4, 1.5, 0.5, 1.0, 12
 WAYS = 8  # of the first-level cache: it holds no more panels' lines that are filled together
+WAY = 4096  # bytes: addresses so far apart are in one set
 SMALL = 4  # rows of a tile whose operands are read as they lie
 LATENCY = 4  # of an addition
 
@@ -138,12 +139,19 @@ class Contraction:
                 waste *= -(-size // n) * n / size
         cost = waste * step / (tile.rows * tile.columns)
         if not all(k.contiguous(s, tile.column) for s in k.stores):
-            cost += (SCATTER if all(k.contiguous(s, tile.row) for s in k.stores) else LINE) / self.steps
+            beside = all(k.contiguous(s, tile.row) and not self.crowded(s, tile) for s in k.stores)
+            cost += (SCATTER if beside else LINE) / self.steps
         reuse = min(k.volume(self.rows_of(tile)), 512)
         cost += self.packing(tile.column, tile.columns) / reuse
         if self.must_pack(tile) and not self.frozen(tile.row):
             cost += self.packing(self.bound[-1], 4) / min(k.volume(self.columns_of(tile)), 128)
         return cost
+
+    def crowded(self, store: UOp, tile: Tile) -> bool:
+        """Whether lines that the tile's columns are stored to meet in sets of the first-level cache, which have fewer
+        ways: they are gone before the next rows come."""
+        apart = abs(self.k.step(store, tile.column)) * store.src[2].dtype.nbytes(1)
+        return apart > 0 and tile.columns > WAYS * (WAY // gcd(apart, WAY))
 
     def step(self, rows: int, columns: int, broadcast: bool = True) -> float:
         """Cycles of a step of the reduction for that many vectors of sums: loads overlap with arithmetic, not fully."""
