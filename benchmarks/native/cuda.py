@@ -31,7 +31,7 @@ DECODED = 32  # tokens in a turn
 DIFFERENT = 1024  # rows of a matrix
 SAMPLE = 256  # rows of a result that are compared
 WARM = 3
-SEARCH_SECONDS = 10.0
+SEARCH_SECONDS = 40.0
 TORCH_TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn"}
 NARROW = ("e4m3",)
 

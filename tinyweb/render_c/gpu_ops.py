@@ -89,7 +89,9 @@ def _subgroup(k: KernelText, u: UOp) -> str:
     scalar, op = scalar_name(u.dtype), "add" if u.arg is Ops.ADD else "max"
     name = f"subgroup_{op}_{scalar}"
     k.need(name, gpu_helpers.subgroup(k.dialect, name, op, scalar, threads), set())
-    return f"{name}({bare(k.x(u.src[0]))})"
+    value, n = k.x(u.src[0]), lanes(u)
+    parts = [f"{name}({bare(value) if n == 1 else k.lane(value, i)})" for i in range(n)]
+    return parts[0] if n == 1 else k.make(k.type(u), parts)
 
 
 def _neighbours(k: KernelText, u: UOp, among: Neighbours) -> str:

@@ -25,7 +25,7 @@ from tinyweb.errors import TinywebError
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.apply import apply, finished
-from tinyweb.graph.optimize.choose import heuristic
+from tinyweb.graph.optimize.choose import heuristic, variants
 from tinyweb.graph.optimize.cost import refusal
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
@@ -120,11 +120,12 @@ def search(
     baseline = space.baseline
     baseline.ratios.append(1.0)
     beam = [baseline]
-    waiting: list[Schedule] = [*starts, *space.near(baseline.schedule), *space.near(())]
+    first: list[Schedule] = [*starts, *space.recipes(baseline.schedule)]
+    waiting: list[Schedule] = [*space.near(baseline.schedule), *space.near(())]
     rounds = timed = problems = idle = failures = 0
     longest = 0.0  # round so far: the next one may take as long
     while idle < PATIENCE and failures < 2 and (now := clock()) - begin + longest < RESERVE * seconds:
-        batch = space.batch(waiting)
+        batch = space.batch(first, waiting)
         if not batch:
             break
         rounds += 1
@@ -143,6 +144,7 @@ def search(
                 candidate.ratios.append(compare(timing, reference)[0])
         beam = sorted([*beam, *(c for c in batch if c.ratios)], key=lambda c: c.ratio)[:BEAM]
         idle = 0 if beam[0].ratio < best - 0.005 else idle + 1
+        first = [s for c in beam for s in space.recipes(c.schedule)]
         waiting = [s for c in beam for s in space.near(c.schedule)]
         longest = max(longest, clock() - now)
         if report:
@@ -205,9 +207,11 @@ class _Space:
         self.workgroups = 0
         self.longest = MAX_UOPS
         self.refused = 0  # by lowering
+        self.left: list[_Candidate] = []  # of recipes, which no batch had room for
         schedule = heuristic(kernel, target)
         program = lower(apply(kernel, schedule), target)
         self.baseline = _Candidate(schedule, program, estimate(program, target))
+        self.chosen: dict[Schedule, dict[str, int]] = {schedule: {}}  # for those that recipes made
         self.schedules.add(schedule)
         self.programs.add(program.name)
         self.longest = max(MAX_UOPS, 2 * len(program.uops))
@@ -218,20 +222,35 @@ class _Space:
     def near(self, schedule: Schedule) -> Iterable[Schedule]:
         return neighbours(self.kernel, schedule, self.target)
 
-    def batch(self, waiting: Iterable[Schedule]) -> list[_Candidate]:
-        """Programs to time: mostly those of which the estimate thinks most."""
+    def recipes(self, schedule: Schedule) -> Iterable[Schedule]:
+        """What the recipe that made a schedule makes with one choice made otherwise."""
+        if schedule in self.chosen:
+            for other, chosen in variants(self.kernel, self.target, self.chosen[schedule]):
+                self.chosen.setdefault(other, chosen)
+                yield other
+
+    def batch(self, first: Iterable[Schedule], waiting: Iterable[Schedule]) -> list[_Candidate]:
+        """Programs to time: what comes first, then mostly those of which the estimate thinks most."""
+        made = self.left + self._pool(dict.fromkeys(first), POOL - len(self.left))
         pending = list(dict.fromkeys(waiting))
         self.choice.shuffle(pending)
+        pool = self._pool(pending, POOL - len(made))
+        for candidates in (made, pool):
+            candidates.sort(key=lambda c: c.estimate)
+        chosen, self.left = made[: BATCH - LUCKY], made[BATCH - LUCKY :]
+        promising, others = pool[: BATCH - LUCKY - len(chosen)], pool[BATCH - LUCKY - len(chosen) :]
+        return chosen + promising + self.choice.sample(others, min(LUCKY, len(others)))
+
+    def _pool(self, proposed: Iterable[Schedule], room: int) -> list[_Candidate]:
+        """So many programs of what is proposed, at most."""
         pool: list[_Candidate] = []
-        for proposed in pending:
-            if len(pool) == POOL:
+        for one in proposed:
+            if len(pool) >= room:
                 break
-            candidate = self._new(proposed)
+            candidate = self._new(one)
             if candidate is not None:
                 pool.append(candidate)
-        pool.sort(key=lambda c: c.estimate)
-        promising, others = pool[: BATCH - LUCKY], pool[BATCH - LUCKY :]
-        return promising + self.choice.sample(others, min(LUCKY, len(others)))
+        return pool
 
     def _new(self, proposed: Schedule) -> _Candidate | None:
         """What a proposal comes to, unless that is nothing, nothing new, or too much."""

@@ -8,6 +8,8 @@ import pytest
 from tests.native_runtimes.test_lowered import CASES, REDUCTIONS, compare
 from tests.native_runtimes.text.library import library, run, without_assembly
 from tests.native_runtimes.text.runtime import TEXTS, CudaText, HipText, TextRuntime
+from tests.tensor.ops import compare_all, values
+from tests.tensor.test_linalg import OPS as LINEAR_ALGEBRA
 from tinyweb import Tensor
 from tinyweb.dtype import BY_NAME, dtypes
 from tinyweb.nn.quantized_weight import of_codes
@@ -63,6 +65,10 @@ def test_products_on_tensor_cores(name: str, order: str) -> None:
 
     compare(runtime, runtime.target, [a, b], ours, (a @ b).astype(np.int32 if dtype.is_int else np.float32))
     assert any("mma_sync" in u.arg.name for p in runtime.programs for u in p.uops if hasattr(u.arg, "sums"))
+
+
+def test_sums_of_a_subgroup_in_vectors(text: TextRuntime) -> None:
+    compare_all([op for op in LINEAR_ALGEBRA if op.name == "kron_ranks"], text.name, values)
 
 
 def test_assembly_is_calls() -> None:

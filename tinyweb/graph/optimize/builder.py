@@ -6,8 +6,9 @@ by then; a step that may fail is attempted, and the kernel stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_max, users
@@ -31,14 +32,25 @@ WORTH_SHARING = 1 << 15
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 
 Mark: TypeAlias = tuple[UOp, Schedule]
+Choices: TypeAlias = Mapping[str, int]
+T = TypeVar("T")
 
 
 class Builder:
-    """A schedule in the making: `k` is the kernel before it, `kernel` what the actions have made of it."""
+    """A schedule in the making: `k` is the kernel before it, `kernel` what the actions have made of it. `chosen`: which
+    of a recipe's options it is to take, where it takes the first that fits otherwise.
+    """
 
-    def __init__(self, k: Analysis, target: Target):
+    def __init__(self, k: Analysis, target: Target, chosen: Choices = MappingProxyType({})):
         self.k, self.kernel, self.target = k, k.kernel, target
         self.actions: Schedule = ()
+        self.chosen, self.offered = chosen, dict[str, int]()  # … and how many there were
+
+    def options(self, what: str, every: Sequence[T]) -> Sequence[T]:
+        """What a recipe may take, best first: all, or the one that was chosen."""
+        self.offered[what] = max(self.offered.get(what, 0), len(every))
+        number = self.chosen.get(what)
+        return every if number is None else every[number : number + 1]
 
     # -- actions -----------------------------------------------------------------------------------------------
     def do(self, *actions: Action) -> None:

@@ -8,7 +8,7 @@ or whose result is refused later, is a defect of the rule, and of nobody's call:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from tinyweb.graph.ir import UOp
@@ -16,11 +16,11 @@ from tinyweb.graph.ir.spec import spec_level
 from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.apply import apply, finished
-from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.builder import Builder, Choices
 from tinyweb.graph.optimize.cost import excess, refusal
 from tinyweb.graph.optimize.digest import describe
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
-from tinyweb.graph.optimize.heuristic import RULES
+from tinyweb.graph.optimize.heuristic import RULES, Rule
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target
 
@@ -48,6 +48,31 @@ def optimize_then(kernel: UOp, target: Target, make: Callable[[UOp], T], found: 
 def heuristic(kernel: UOp, target: Target) -> Schedule:
     """The schedule for `kernel` on `target` by rules of thumb; what it returns is legal there."""
     return _by_rules(kernel, target, lambda scheduled: scheduled)[0]
+
+
+def variants(kernel: UOp, target: Target, chosen: Choices) -> Iterator[tuple[Schedule, dict[str, int]]]:
+    """Schedules of the rule that makes the heuristic's, each with one choice made otherwise than in `chosen`, and what
+    was chosen for it. Search begins with them: what they change belongs together.
+    """
+    k = Analysis(prepared(kernel))
+    for rule in RULES[target.family]:
+        b = Builder(k, target, chosen)
+        if _holds(rule, b):
+            break
+    else:
+        return
+    for what, count in b.offered.items():
+        for number in range(count):
+            other = Builder(k, target, {**chosen, what: number})
+            if number != chosen.get(what) and _holds(rule, other):
+                yield other.actions, dict(other.chosen)
+
+
+def _holds(rule: Rule, b: Builder) -> bool:
+    try:
+        return rule(b)
+    except ScheduleError:
+        return False
 
 
 def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Schedule, T]:

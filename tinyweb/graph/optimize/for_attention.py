@@ -15,7 +15,7 @@ from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.ir.fragments import REGISTER_BYTES
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.for_matrices import ENOUGH, PAD_BYTES, bound
+from tinyweb.graph.optimize.for_matrices import ENOUGH, PADS, bound
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -55,7 +55,8 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
         return False
     mark = b.mark()
     others = k.volume([r for r in k.outputs if r is not row and r not in columns])
-    for instruction, shape in product(b.instructions(held=True), _shapes(b, k.size(row), others)):
+    held, shapes = b.options("instruction", b.instructions(held=True)), _shapes(b, k.size(row), others)
+    for instruction, shape in product(held, b.options("shape", shapes)):
         if _registers(k.size(columns[0]), shape, instruction, b.target) > b.target.thread_registers:
             continue
         if _with_shape(b, softmax, row, instruction, shape):
@@ -118,7 +119,7 @@ def _with_shape(b: Builder, softmax: Softmax, row: UOp, instruction: Instruction
 
 def _stage(b: Builder, softmax: Softmax, instruction: Instruction, shape: Shape) -> None:
     """Keys and values in shared memory for a block, queries for all of them."""
-    pad = PAD_BYTES * 8 // instruction.operands[0].bits
+    pad = b.options("pad", PADS)[0] * 8 // instruction.operands[0].bits
     keys = {softmax.row, *(s.row for s in softmax.sums)}
     operands = [u for u in b.k.summed if u.dtype is instruction.operands[0]]
     of_keys, of_rows = ([u for u in operands if keys.isdisjoint(u.src[1].ranges) == rows] for rows in (False, True))

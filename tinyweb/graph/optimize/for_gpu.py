@@ -13,6 +13,7 @@ from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import LANES, Builder
 from tinyweb.graph.optimize.cost import exchange_bytes
 from tinyweb.graph.optimize.divide import Divide
+from tinyweb.graph.optimize.for_matrices import grid_of_tiles
 from tinyweb.graph.optimize.for_product import (
     LARGE_WORKGROUP,
     MATRIX,
@@ -107,7 +108,7 @@ def reduction(b: Builder, dominant: UOp) -> None:
     """Matrix times vector, sums of rows, and rows that are reduced and then written."""
     outputs = [r for r in b.k.outputs if r in dominant.ranges]
     if outputs == b.k.outputs and product_in_registers(b, dominant, outputs):
-        b.grid(loops(b, b.k.outputs))
+        grid_of_tiles(b, loops(b, b.k.outputs))
         return
     if actions := (*grouped(b.k, dominant), *instructions(b, dominant)):
         b.rewrite(*actions)

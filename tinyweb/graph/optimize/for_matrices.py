@@ -23,9 +23,14 @@ TILES = (
     ((1, 2), (1, 2)), ((1, 2), (1, 1)),
 )  # fmt: skip
 ENOUGH = 128  # workgroups that keep a GPU busy
+FURTHER_TILES = (  # for search
+    ((4, 2), (4, 4)), ((2, 2), (4, 8)), ((2, 2), (8, 4)), ((2, 4), (2, 4)), ((4, 2), (2, 4)), ((2, 4), (4, 2)),
+)  # fmt: skip
 # bytes of an operand's row, and blocks of such rows, that are in shared memory at a time; without copies ahead the last
 BLOCKS = ((128, 4), (128, 3), (64, 4), (64, 3), (64, 2), (64, 1))
-PAD_BYTES = 16  # behind each row: rows side by side begin in other banks
+FURTHER_BLOCKS = ((256, 3), (256, 2), (128, 2), (64, 6), (32, 4))  # for search
+PADS = (16, 0, 32)  # bytes behind each row: rows side by side begin in other banks
+GROUPS = (1, 4, 8, 16)  # workgroups along the rows that come before the next along the columns; 1: all
 MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
 FUNCTION = 32  # operations that a function is made of
 MOST_IDLE = 4  # what is computed beyond the ends, over what is wanted, at most
@@ -49,7 +54,8 @@ def held_product(
     volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
     after = [u for s in k.stores for u in _after(s.src[2], dominant)]
     written = sum(FUNCTION if u.op in TRANSCENDENTAL else u.op in ELEMENTWISE for u in after)
-    for tile in _tiles(k.size(axes[0]), k.size(axes[1]), instruction, batches * volumes[0] * volumes[1]):
+    tiles = _tiles(k.size(axes[0]), k.size(axes[1]), instruction, batches * volumes[0] * volumes[1])
+    for tile in b.options("tile", tiles):
         sums = tile[1][0] * tile[1][1] * fragments.sums.size
         if sums * written <= MOST_WRITTEN and _with_tile(b, dominant, axes, tile, instruction):
             return True
@@ -73,14 +79,14 @@ Tile = tuple[tuple[int, int], tuple[int, int]]
 def _tiles(rows: int, columns: int, instruction: Instruction, batches: int) -> list[Tile]:
     """Tiles that leave not too much idle, best first: of those with enough workgroups the largest."""
     found: list[tuple[tuple[float, ...], Tile]] = []
-    for i, tile in enumerate(TILES):
+    for i, tile in enumerate((*TILES, *FURTHER_TILES)):
         sizes = extent(tile, instruction)
         groups = [-(-n // s) for n, s in zip((rows, columns), sizes)]
         again = groups[0] * sizes[0] * groups[1] * sizes[1] / (rows * columns)
         if again > MOST_IDLE:
             continue
         few = groups[0] * groups[1] * batches < ENOUGH
-        found.append(((few, -i if few else i), tile))
+        found.append(((i >= len(TILES), few, -i if few else i), tile))
     return [tile for _, tile in sorted(found)]
 
 
@@ -107,7 +113,7 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, ins
         b.bind(lanes, AxisKind.UNROLL)
         b.bind(subgroups, AxisKind.THREAD, SUBGROUPS[not i])
     mark = b.mark()
-    for row_bytes, slots in BLOCKS if b.target.copies_ahead else BLOCKS[-1:]:
+    for row_bytes, slots in b.options("blocks", (*BLOCKS, *FURTHER_BLOCKS) if b.target.copies_ahead else BLOCKS[-1:]):
         if _with_blocks(b, dominant, instruction, max(row_bytes // width // size, 1), slots):
             return True
         b.back(mark)
@@ -125,10 +131,22 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int
     if not b.attempt(Tensorize(step, instruction.name)):
         return False
     loads = [u for u in k.summed if u.src[1].ranges.intersection(dominant.src[1:])]
-    pad = PAD_BYTES * 8 // instruction.operands[0].bits
+    pad = b.options("pad", PADS)[0] * 8 // instruction.operands[0].bits
     for stage in stages_of(loads, (), at, Space.SHARED, pad, raw=True):
         b.attempt(replace(stage, slots=slots))
     return not excess(b.kernel, b.target)
+
+
+def grid_of_tiles(b: Builder, axes: list[str]) -> None:
+    """Workgroups, in groups of rows of tiles where that is chosen: those that run side by side share what they read."""
+    together = b.options("group", GROUPS)[0]
+    if together == 1 or len(axes) != 2 or b.size(axes[0]) % together:
+        b.grid(axes)
+        return
+    outer, inner = b.split(axes[0], together)
+    b.reorder(outer, axes[1], inner)
+    for axis in (outer, axes[1], inner):
+        b.bind(axis, AxisKind.GRID)
 
 
 def bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str:

@@ -95,7 +95,7 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         return matrix_product(b, b.k.dominant, [r for r in b.k.outputs if r in b.k.dominant.ranges])
     rows, columns = tile
     mark = b.mark()
-    for depth in DEPTHS if b.target.shared_bytes >= ROOMY else DEPTHS[1:]:
+    for depth in b.options("depth", DEPTHS if b.target.shared_bytes >= ROOMY else DEPTHS[1:]):
         cut(b, columns, 0)
         cut(b, rows, 1)
         at = block(b, dominant, depth)
@@ -112,7 +112,7 @@ def product_in_registers(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     if not all(both) or min(map(b.k.volume, both)) < MATRIX:
         return False
     batches = b.k.volume([r for r in outputs if r not in both[0] + both[1]])
-    return any(held_product(b, dominant, *both, batches, instruction) for instruction in held)
+    return any(held_product(b, dominant, *both, batches, i) for i in b.options("instruction", held))
 
 
 def fused_columns(b: Builder, along: list[UOp], tile: tuple[Side, Side]) -> bool:
@@ -159,7 +159,7 @@ def subgroup_product(b: Builder, dominant: UOp, along: list[UOp], down: list[UOp
 def tile_of(b: Builder, along: list[UOp], down: list[UOp], batches: int) -> tuple[Side, Side] | None:
     """The tile of axes of columns and of rows."""
     chosen: tuple[Side, Side] | None = None
-    for (row_threads, row_vectors), (column_threads, vectors) in TILES:
+    for (row_threads, row_vectors), (column_threads, vectors) in b.options("tile", TILES):
         # each further sum needs a tile of registers of its own
         sums = row_vectors * vectors * LANES**2
         if (len(b.k.reduces) > 1 and row_vectors > 1) or row_threads * column_threads > most(b):

@@ -29,6 +29,7 @@ WORKGROUP = 128  # threads, where some have rows of their own and workgroups are
 MANY = 64
 SCORE, RESCALED, LOADED = 30, 40, 4  # operations on a score after its sum, on a row for each block, on a vector read
 WORK = 4  # what an operation counts that nothing waits for, beside one of every thread
+TEAMS = 16  # that search tries
 AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another
 
 
@@ -256,7 +257,7 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
     length = length if isinstance(k.exact(softmax.row), int) else max(length // FILLED, 1)
     masked = any(bound is not None for bound in visible(softmax.score, softmax.row))
-    best: tuple[float, Team] | None = None
+    found: list[tuple[float, Team]] = []
     for rows in range(1, min(ROWS, size) + 1):
         blocks = -(-size // rows)
         for apart, split, keys in product(range(1, min(blocks, t.max_invocations) + 1), (1, 2, 4, 8, 16), KEYS):
@@ -273,9 +274,9 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
                 again *= 1 + (across * split * keys + apart * rows) / length
             work, steps = team.steps(length, products)
             time = again * (steps * max(waves, 1) * (1 + 4 / (rows * apart)) + WORK * work * waves)
-            if best is None or time < best[0]:
-                best = (time, team)
-    return best[1] if best is not None else Team(across, 1, 1, 1, 1, sums)
+            found.append((time, team))
+    found.sort(key=lambda one: one[0])
+    return b.options("team", [team for _, team in found[:TEAMS]] or [Team(across, 1, 1, 1, 1, sums)])[0]
 
 
 def _fixed(k: Analysis, softmax: Softmax) -> int:
