@@ -10,7 +10,7 @@ from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import heuristic, optimize
+from tinyweb.graph.optimize import Split, heuristic, optimize
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.target import Target, cpu_target, wasm_target
 from tinyweb.nn.quantize import QuantizedWeight
@@ -50,6 +50,14 @@ def test_columns_whose_lines_meet_in_a_set_are_not_stored_together(size: int, si
     kernel = capture(lambda: image.conv2d(weights, padding=1).realize()).calls[-1].kernel
     (vector,) = (a for a in map(str, heuristic(kernel, cpu_target(16, 1))) if a.endswith("vector)"))
     assert vector.startswith("bind(i3" if side_by_side else "bind(i1")
+
+
+@pytest.mark.parametrize(("columns", "block"), [(768, 128), (1024, 512), (2304, 256)])
+def test_a_vector_times_a_matrix_is_shared_evenly(columns: int, block: int) -> None:
+    """Three blocks would leave one of two threads without work for half of the time."""
+    kernel = capture(lambda: (Tensor.empty(1, 3072) @ Tensor.empty(3072, columns)).realize()).calls[-1].kernel
+    first = heuristic(kernel, cpu_target(16, 2))[0]
+    assert isinstance(first, Split) and first.factor == block
 
 
 def test_positions_of_a_small_image_are_one_axis() -> None:

@@ -22,6 +22,7 @@ AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
 # sums in the first-level cache, the fewest and the most of a row that are worth it; lanes of one, rows at a time
 SUMMED, NARROWEST, WIDEST, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 128, 512, 32, 8
+UNEVEN = 8  # blocks for each one that some thread has more than others, at least
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
 SHORT = 4  # steps that a part of a divided axis has at least, on average
 SIDE, LINE = 8, 16  # elements of a block that is transposed: along what is stored, and along what is read
@@ -147,7 +148,8 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     together = max((unrolled(k, r, REPEATED // ROWS_TOGETHER) for r in others), default=1)
     width = b.target.vector_lanes if others else SUMMED_VECTOR  # of each row one is enough
     block = power_of_two(k.size(column), min(SUMMED // k.volume(others), WIDEST))
-    while block > NARROWEST and k.size(column) // block < b.target.parallel_threads:
+    threads = b.target.parallel_threads
+    while block > NARROWEST and not _shared_evenly(k.size(column) // block, threads):
         block //= 2
     if block < NARROWEST or k.size(row) > ROWS_TOGETHER * LONGEST:
         return False
@@ -162,6 +164,11 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     b.bind(step, AxisKind.UNROLL)
     along_rows(b, before, set(bound))
     return True
+
+
+def _shared_evenly(blocks: int, threads: int) -> bool:
+    """Whether little time is lost where some threads have a block more than others."""
+    return -(-blocks // threads) * threads * UNEVEN <= blocks * (UNEVEN + 1)
 
 
 def windows(b: Builder, dominant: UOp) -> bool:
