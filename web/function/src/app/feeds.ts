@@ -25,6 +25,18 @@ export const KIND_LABELS: Record<FeedKind, string> = {
   output: "An output of the last run",
 };
 
+/** What files may be, and what they are called where none of them fits. */
+export const FILE_WORDS = { picture: "pictures", sound: "sounds", npy: ".npy files", json: "JSON" };
+export type FileKind = keyof typeof FILE_WORDS;
+export const FILE_KINDS = Object.keys(FILE_WORDS) as FileKind[];
+
+/** What a file is by its ending and type; undefined where neither tells. */
+export function kindOf({ name, type }: Pick<File, "name" | "type">): FileKind | undefined {
+  if (/\.(npy|json)$/iu.test(name)) return name.toLowerCase().endsWith("npy") ? "npy" : "json";
+  if (/^image\//u.test(type)) return "picture";
+  return /^(audio|video)\//u.test(type) ? "sound" : undefined;
+}
+
 /** What a picture or a camera shows. */
 export interface Source {
   element: HTMLVideoElement | ImageBitmap;

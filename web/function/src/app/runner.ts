@@ -19,7 +19,7 @@ import {
   type TypedArray,
 } from "../model-api";
 import { closeSource, openCamera } from "./camera";
-import { given, kindsFor, newFeed, type Feed, type FeedKind } from "./feeds";
+import { FILE_KINDS, FILE_WORDS, given, kindOf, kindsFor, newFeed, type Feed, type FeedKind } from "./feeds";
 import { parseLabels, type Shown, type View } from "./views";
 
 /** Milliseconds. */
@@ -187,13 +187,13 @@ export class Runner extends Store<RunnerState> {
     try {
       if (file.name.endsWith(".npy")) {
         this.feed(spec.name, { kind: "npy", numbers: parseNpy(new Uint8Array(await file.arrayBuffer())), file: file.name });
-      } else if (this.feedOf(spec).kind === "sound") {
-        this.feed(spec.name, { sound: await decodeSound(file, this.feedOf(spec).rate), from: 0, file: file.name });
       } else if (file.name.endsWith(".json")) {
         this.feed(spec.name, { kind: "json", json: await file.text(), file: file.name });
+      } else if (this.feedOf(spec).kind === "sound") {
+        this.feed(spec.name, { sound: await decodeSound(file, this.feedOf(spec).rate), from: 0, file: file.name });
       } else {
         const element = await createImageBitmap(file).catch(() => {
-          throw new FeedError("this is no picture that the browser can show");
+          throw new FeedError("This is no picture that this browser can show.");
         });
         this.feed(spec.name, { kind: "picture", source: { element, name: file.name }, file: file.name });
       }
@@ -203,16 +203,22 @@ export class Runner extends Store<RunnerState> {
     }
   }
 
-  /** A file that is dropped or pasted: labels, a tokenizer, or for the input that takes such files. */
+  /** A file that is dropped or pasted: labels, a tokenizer, or for the first input that takes such files. */
   async drop(file: File): Promise<void> {
     if (file.name === "tokenizer.json") return this.tokenizer(file);
-    if (/label|class|names/iu.test(file.name) || file.name.endsWith(".txt")) return this.labelsFile(file);
+    if (/\.txt$|(label|class|names).*\.json$/iu.test(file.name)) return this.labelsFile(file);
     const inputs = this.current?.inputs ?? [];
-    const takes = (kind: FeedKind): ArrayInfo | undefined => inputs.find((spec) => this.kindsOf(spec).includes(kind));
-    const kind: FeedKind = file.type.startsWith("image/") ? "picture" : file.type.startsWith("audio/") ? "sound" : "npy";
-    const spec = takes(kind) ?? inputs[0];
-    if (spec === undefined) return;
-    if (kind === "sound") this.feed(spec.name, { kind });
+    const kind = kindOf(file);
+    // what no ending and no type tells may be what is awaited
+    const awaited = kind ?? inputs.map((spec) => this.feedOf(spec).kind).find((one) => one === "picture" || one === "sound");
+    const spec = inputs.find((one) => awaited !== undefined && this.kindsOf(one).includes(awaited));
+    if (awaited === undefined || spec === undefined) {
+      const taken = FILE_KINDS.filter((one) => inputs.some((other) => this.kindsOf(other).includes(one)));
+      const named = taken.map((one) => FILE_WORDS[one]).join(", ");
+      this.tell(new FeedError(named === "" ? "The model takes no files." : `The model takes ${named}.`), `“${file.name}” cannot go in`);
+      return;
+    }
+    if (awaited === "sound") this.feed(spec.name, { kind: awaited });
     await this.file(spec, file);
   }
 
@@ -249,7 +255,7 @@ export class Runner extends Store<RunnerState> {
 
   async labelsFile(file: File): Promise<void> {
     const labels = parseLabels(await file.text());
-    if (labels === null) this.tell(new FeedError("it has no list of labels"), `“${file.name}” cannot be used`);
+    if (labels === null) this.tell(new FeedError("It has no list of labels."), `“${file.name}” cannot be used`);
     else this.change({ labels, problem: null });
   }
 

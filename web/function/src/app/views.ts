@@ -47,7 +47,7 @@ export function viewsFor(spec: ArrayInfo, shape: readonly number[], seen: boolea
   const planes = planesOf(shape);
   const layout = layoutOf(shape);
   if (seen && floats && candidatesOf(shape, labels) !== null) views.push("boxes");
-  if (line && floats && (columns === labels || (labels === 0 && (seen || /logit|prob|class|score/iu.test(spec.name)))))
+  if (line && floats && (columns === labels || (labels === 0 && (seen || /logit|prob|class|label|score|softmax/iu.test(spec.name)))))
     views.push("classes");
   if (planes !== null && (seen || !floats) && (layout === null || layout.channels === 4 || !floats)) views.push("mask");
   if (layout !== null && (layout.channels === 3 || seen)) views.push("picture");

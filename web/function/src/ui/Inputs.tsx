@@ -56,7 +56,7 @@ export function PortHead({
   named: readonly (number | string | null)[] | undefined;
 }): JSX.Element {
   // names as they are; a formula, or what an exporter numbered, says less than its place
-  const sizes = named?.map((size) => (typeof size === "string" && !/^[\w-]{1,24}$/u.test(size) ? "?" : (size ?? "?")));
+  const sizes = named?.map((size) => (typeof size === "string" && !/^[\w-]{0,23}[a-z_-]$/iu.test(size) ? "?" : (size ?? "?")));
   const symbolic = sizes?.some((size) => typeof size === "string" && size !== "?") === true ? ` (${sizes.join(" × ")})` : "";
   return (
     <div class="port-head">

@@ -126,6 +126,31 @@ test("labels are dropped, times are taken", async () => {
   await page.getByText("median of 21").waitFor();
 });
 
+test("files that are dropped go where they fit, or the page says what it takes", async () => {
+  const { page } = await open({ mock: "numbers" });
+  await reaches(page, "ready");
+  const drop = (name: string, type: string, text: string): Promise<void> =>
+    page.evaluate(
+      ([called, kind, content]) => {
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([content], called, { type: kind }));
+        for (const event of ["dragenter", "dragover", "drop"])
+          document.body.dispatchEvent(new DragEvent(event, { dataTransfer, bubbles: true, cancelable: true }));
+      },
+      [name, type, text] as const,
+    );
+  for (const [name, type] of [
+    ["a.png", "image/png"],
+    ["a.pdf", "application/pdf"],
+  ] as const) {
+    await drop(name, type, "nothing");
+    await page.getByTestId("error").getByText(`“${name}” cannot go in: The model takes sounds, .npy files, JSON.`).waitFor();
+    expect(await page.getByTestId("input-0-kind").inputValue()).not.toBe("");
+  }
+  await drop("x.json", "application/json", "2");
+  await page.getByTestId("numbers").getByText("128", { exact: true }).waitFor();
+});
+
 test("a run that fails is told, and the next works", async () => {
   const { page } = await open({ mock: "broken" });
   await reaches(page, "ready");
