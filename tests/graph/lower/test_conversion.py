@@ -11,7 +11,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.gpu_targets import amd_target, nvidia_target, opencl_target
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower import program_for
-from tinyweb.graph.lower.constructors import splat, vector
+from tinyweb.graph.lower.constructors import splat, stack, vector
 from tinyweb.graph.lower.conversion import convert_by_bits
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
@@ -99,9 +99,11 @@ def test_lanes(target: Target) -> None:
     one = (splat(WORD, 4).alu(Ops.SHR, places) & vector([15] * 4, U32)).cast(I32)
     each = (four.alu(Ops.SHR, vector([4] * 4, U32)) & vector([15] * 4, U32)).cast(I32)
     scalar = UOp(Ops.MAX, I32, (signed(WORD, 3, 9), UOp.const(-7, I32)))
+    apart = stack([unsigned(WORD.alu(Ops.SHR, WORD & UOp.const(i, U32)), i, 2) for i in range(4)])
     for number in (
         one,
         each,
+        apart,
         UOp(Ops.ADD, I32, (one, vector([-8] * 4, I32))),
         UOp(Ops.ADD, I32, (one, splat(scalar, 4))),
     ):

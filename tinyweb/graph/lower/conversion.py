@@ -159,10 +159,23 @@ def _constants(u: UOp) -> list[int] | None:
 def _field(u: UOp) -> _Field | None:
     if u.op in (Ops.CAST, Ops.BITCAST) and u.src[0].dtype in (I32, U32) and _keeps(u):
         return _field(u.src[0])
+    if u.op is Ops.STACK:
+        return _beside([_field(s) for s in u.src])
     by = _constants(u.src[1]) if u.op in (Ops.AND, Ops.SHR) else None
     if by is None:
         return None
     return _masked(u.src[0], by) if u.op is Ops.AND else _between(u.src[0], by, u.dtype is I32)
+
+
+def _beside(lanes: list[_Field | None]) -> _Field | None:
+    """Fields of single words as lanes of one value."""
+    found = [f for f in lanes if f is not None]
+    if len(found) < len(lanes) or len({f.signed for f in found}) > 1:
+        return None
+    words, places, widths, inverted = (
+        tuple(x for f in found for x in getattr(f, name)) for name in ("words", "places", "widths", "inverted")
+    )
+    return _Field(words, places, widths, inverted, found[0].signed)
 
 
 def _masked(u: UOp, masks: list[int]) -> _Field | None:
