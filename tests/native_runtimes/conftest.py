@@ -6,6 +6,7 @@ import pytest
 
 from tests.native_runtimes.chromium import ChromiumBackend
 from tests.native_runtimes.hip.standin import StandIn, library
+from tests.native_runtimes.text import runtime as text_runtime
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Runtime
 from tinyweb.native_runtimes.webgpu import WebGpuRuntime
@@ -40,6 +41,8 @@ def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureReque
         if name == "CHROMIUM":
             browser: Browser = request.getfixturevalue("chromium")
             runtimes[name] = WebGpuRuntime(ChromiumBackend(browser))
+        elif name == "CUDA_TEXT":
+            runtimes[name] = text_runtime.CudaText()
         elif name == "HIP":
             runtimes[name] = request.getfixturevalue("hip")
         else:
@@ -47,7 +50,7 @@ def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureReque
     return runtimes[name]
 
 
-@pytest.fixture(params=[*PROCESSORS, *BROWSERS, pytest.param("OPENCL", marks=pytest.mark.slow), "HIP"])
+@pytest.fixture(params=[*PROCESSORS, *BROWSERS, pytest.param("OPENCL", marks=pytest.mark.slow), "HIP", "CUDA_TEXT"])
 def runtime(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
     """Each compiled runtime in turn."""
     return opened(request.param, runtimes, request)

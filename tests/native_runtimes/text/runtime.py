@@ -56,7 +56,10 @@ class TextRuntime(Unprepared):
         self._compiled: dict[str, Executable] = {}
 
     def allocate(self, nbytes: int, zeroed: bool = True) -> Memory:
-        memory = Memory(nbytes)
+        try:
+            memory = Memory(nbytes)
+        except MemoryError:
+            raise MemoryError(f"no room for a buffer of {nbytes} bytes") from None
         if zeroed:
             memory.data[:] = 0
         return memory
@@ -65,7 +68,7 @@ class TextRuntime(Unprepared):
         return None
 
     def free(self, handle: Memory) -> None:
-        pass  # the array's last reference frees it
+        handle.data = handle.data[:0]  # the array's last reference frees it
 
     def copy_in(self, handle: Memory, data: memoryview, offset: int = 0) -> None:
         check_range(handle.data.size, data.nbytes, offset)
