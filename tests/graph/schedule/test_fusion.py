@@ -97,6 +97,14 @@ def test_a_border_gets_memory_where_its_elements_are_read_often(
     assert len(schedule([root], webgpu_target()).calls) == gpu
 
 
+@pytest.mark.parametrize(("columns", "processor"), [(15, 1), (16, 2)])
+def test_what_a_gather_picks_gets_memory_where_it_is_read_often(columns: int, processor: int) -> None:
+    y = t(50, 12).take(t(9, dtype=I32), 0) @ t(12, columns)
+    root = UOp(Ops.CONTIGUOUS, F32, (y.uop,))
+    assert len(schedule([root]).calls) == processor
+    assert len(schedule([root], webgpu_target()).calls) == 1
+
+
 def test_what_lies_within_a_border_is_loaded_behind_its_gate_alone() -> None:
     y = t(1, 4, 13, 13).conv2d(t(8, 4, 3, 3), padding=1)
     (call,) = schedule([UOp(Ops.CONTIGUOUS, F32, (y.uop,))], webgpu_target()).calls
