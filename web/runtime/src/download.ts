@@ -218,7 +218,8 @@ function chunkReader(body: ReadableStream<Uint8Array<ArrayBuffer>>): ChunkReader
   };
 }
 
-async function readChunks(response: Response, signal: AbortSignal, take: (chunk: Uint8Array<ArrayBuffer>) => void): Promise<void> {
+/** What is read of a response, or of a stored file (`new Response(file)`), a chunk at a time. */
+export async function readChunks(response: Response, signal: AbortSignal, take: (chunk: Uint8Array<ArrayBuffer>) => void): Promise<void> {
   if (!response.body) return take(new Uint8Array(await response.arrayBuffer()));
   const reader = chunkReader(response.body);
   const cancel = (): void => void reader.cancel().catch(() => undefined);

@@ -40,11 +40,23 @@ export function landingFor(
 }
 
 /** Writes a whole shard to its places. */
-export function write(target: WeightsTarget, placements: readonly Placement[], shard: Uint8Array<ArrayBuffer>): void {
+function write(target: WeightsTarget, placements: readonly Placement[], shard: Uint8Array<ArrayBuffer>): void {
   for (const p of placements) target.write(p.buffer, p.at, shard.subarray(p.offset, p.offset + p.bytes));
 }
 
-class Scratch implements Landing {
+/**
+ * Gives memory back at once: what is only let go is collected late, and the memory of a model is tight. (Chromium keeps what `transfer`
+ * gives up as long as it was hashed, not what is sent away.)
+ */
+export function release(bytes: Uint8Array<ArrayBuffer> | undefined): void {
+  if (!bytes) return;
+  const { port1, port2 } = new MessageChannel();
+  port1.postMessage(0, [bytes.buffer]);
+  port2.close();
+}
+
+/** Of bytes that come together before they go to the device: browsers hash one piece several times as fast as `Sha256` many. */
+export class Scratch implements Landing {
   constructor(
     private readonly target: WeightsTarget,
     private readonly placements: readonly Placement[],

@@ -14,8 +14,8 @@ export interface ShardWriter {
 }
 
 export interface ShardCache {
-  /** What is stored of a shard: all of it, or the beginning of a broken download. */
-  read(sha256: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
+  /** What is stored of a shard: all of it, or the beginning of a broken download. It is on the disk until it is read. */
+  read(sha256: string): Promise<Blob | undefined>;
   /** A writer that keeps the first `keep` bytes, or undefined when it cannot be written now (another tab does). */
   open(sha256: string, keep: number): Promise<ShardWriter | undefined>;
   remove(sha256: string): Promise<void>;
@@ -54,7 +54,7 @@ async function openOpfs(model: string): Promise<ShardCache> {
     async read(sha256) {
       try {
         const file = await (await folder.getFileHandle(sha256)).getFile();
-        return file.size > 0 ? new Uint8Array(await file.arrayBuffer()) : undefined;
+        return file.size > 0 ? file : undefined;
       } catch {
         return undefined;
       }

@@ -4,10 +4,10 @@
  */
 
 import { differs } from "./bundle.js";
-import { fetchSized, type DownloadSettings } from "./download.js";
+import { fetchSized, readChunks, type DownloadSettings } from "./download.js";
 import { throwIfAborted, together, TinywebError } from "./errors.js";
 import { sha256Hex } from "./hash.js";
-import { allocate, landingFor, write, type Landing, type Placement, type WeightsTarget } from "./landing.js";
+import { allocate, landingFor, release, Scratch, type Landing, type Placement, type WeightsTarget } from "./landing.js";
 import type { Manifest, Shard } from "./manifest.js";
 import type { ShardCache } from "./shard-cache.js";
 
@@ -29,6 +29,8 @@ export interface StoreSettings extends DownloadSettings {
 }
 
 const IN_FLIGHT = 2;
+/** Shards that are still to come while others may be in memory a second and a third time: their places are not in use yet. */
+const SPARE = 2 * IN_FLIGHT;
 
 /** @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "aborted" */
 export async function loadWeights(manifest: Manifest, target: WeightsTarget, settings: StoreSettings): Promise<void> {
@@ -40,14 +42,23 @@ export async function loadWeights(manifest: Manifest, target: WeightsTarget, set
   const meter = new Meter(manifest.weights.bytes, settings.onProgress);
   const largest = Math.max(0, ...shards.map(({ bytes }) => bytes));
   let next = 0;
+  let left = manifest.weights.bytes;
   const lane = async (loader: ShardLoader, stop: AbortSignal): Promise<void> => {
     // One for all downloads of a lane: memory that is only let go is collected too late.
     let scratch: Uint8Array<ArrayBuffer> | undefined;
     while (next < shards.length && !stop.aborted) {
       const index = next++;
-      await loader.load(shards[index] as Shard, index, placements[index] as Placement[], () => (scratch ??= allocate(largest)));
+      const shard = shards[index] as Shard;
+      left -= shard.bytes;
+      const spare = left > SPARE * largest;
+      if (target.place && !spare) {
+        release(scratch);
+        scratch = undefined;
+      }
+      await loader.load(shard, index, placements[index] as Placement[], () => (scratch ??= allocate(largest)), spare);
       await target.flush();
     }
+    release(scratch);
   };
   meter.report(true);
   await together(settings.signal, (stop) => {
@@ -69,22 +80,30 @@ class ShardLoader {
     this.cache = settings.cache;
   }
 
-  /** Brings a verified shard to its places: from storage, from a broken download and the rest of it, or from the network. */
-  async load(shard: Shard, index: number, placements: readonly Placement[], scratch: () => Uint8Array<ArrayBuffer>): Promise<void> {
+  /** Brings a verified shard to its places, with `spare` memory by way of another one: from storage, from a broken download and the rest of it, or from the network. */
+  async load(
+    shard: Shard,
+    index: number,
+    placements: readonly Placement[],
+    scratch: () => Uint8Array<ArrayBuffer>,
+    spare: boolean,
+  ): Promise<void> {
     const stored = await this.cache?.read(shard.sha256);
     const { hash = sha256Hex } = this.settings;
-    if (stored?.length === shard.bytes) {
-      if (!(await this.verify(shard, () => hash(stored)))) {
+    const whole = spare && stored?.size === shard.bytes;
+    const landing = whole
+      ? new Scratch(this.target, placements, scratch().subarray(0, shard.bytes))
+      : landingFor(this.target, placements, shard.bytes, scratch);
+    if (stored?.size === shard.bytes) {
+      if ((await this.take(stored, landing)) && !(await this.verify(shard, () => landing.sha256(hash)))) {
         this.meter.set(index, shard.bytes, false);
-        return write(this.target, placements, stored);
+        return landing.accept();
       }
       await this.cache?.remove(shard.sha256);
     }
-    const landing = landingFor(this.target, placements, shard.bytes, scratch);
-    if (stored && stored.length < shard.bytes) {
-      landing.put(stored, 0);
+    if (stored && stored.size < shard.bytes && (await this.take(stored, landing))) {
       // A beginning that does not lead to the right hash is thrown away; that is not the server's fault.
-      if (!(await this.fetch(shard, index, landing, stored.length, "default"))) return landing.accept();
+      if (!(await this.fetch(shard, index, landing, stored.size, "default"))) return landing.accept();
     }
     let failure: TinywebError | undefined;
     for (const mode of ["default", "reload"] as const) {
@@ -92,6 +111,21 @@ class ShardLoader {
       if (!failure) return landing.accept();
     }
     throw failure as TinywebError;
+  }
+
+  /** Reads what is stored, through the same memory again and again. @returns false where it went away meanwhile */
+  private async take(stored: Blob, landing: Landing): Promise<boolean> {
+    const { signal = new AbortController().signal } = this.settings;
+    let at = 0;
+    try {
+      await readChunks(new Response(stored), signal, (chunk) => {
+        landing.put(chunk, at);
+        at += chunk.length;
+      });
+    } catch {
+      throwIfAborted(signal);
+    }
+    return at === stored.size;
   }
 
   /** Downloads what is behind the first `start` bytes; what came in place of the shard, if it is not the shard. */

@@ -5,6 +5,7 @@
 
 import type { Tokenizer } from "@huggingface/tokenizers";
 import { JsonReader } from "./json-reader.js";
+import { release } from "./landing.js";
 
 type Json = Record<string, unknown>;
 
@@ -20,7 +21,7 @@ const MAX_ID = 1 << 24;
  */
 export function readTokenizer(bytes: Uint8Array<ArrayBuffer>): unknown {
   const content = read(bytes);
-  (bytes.buffer as ArrayBuffer & { transfer?(bytes: number): ArrayBuffer }).transfer?.(0);
+  release(bytes);
   return content;
 }
 

@@ -17,7 +17,10 @@ export class MemoryStorage {
     this.models.delete(model); // most recently used goes last
     this.models.set(model, shards);
     return {
-      read: async (sha256) => shards.get(sha256)?.slice(),
+      read: async (sha256) => {
+        const found = shards.get(sha256);
+        return found && new Blob([found]);
+      },
       open: async (sha256, keep) => {
         if (this.locked) return undefined;
         let content = (shards.get(sha256) ?? new Uint8Array()).slice(0, keep);

@@ -42,9 +42,9 @@ export class File_ {
   /** The disk's own trouble. */
   broken = false;
 
-  async getFile(): Promise<{ size: number; lastModified: number; arrayBuffer: () => Promise<ArrayBuffer> }> {
+  async getFile(): Promise<File> {
     const { content, lastModified } = this;
-    return { size: content.length, lastModified, arrayBuffer: async () => content.slice().buffer };
+    return new File([content.slice()], "", { lastModified });
   }
 
   async createSyncAccessHandle(): Promise<object> {

@@ -83,6 +83,21 @@ describe.each([false, true])("weights store, bytes put in place as they come: %s
     expect(seen.at(-1)).toEqual({ loadedBytes: all.length, totalBytes: all.length, fromCache: true });
   });
 
+  it("fetches again what is stored and cannot be read", async () => {
+    await load();
+    server.asked.length = 0;
+    const open = storage.open.bind(storage);
+    storage.open = (model) => {
+      const cache = open(model);
+      const gone = Object.assign(new Blob([new Uint8Array(shard(1).length)]), {
+        stream: () => new ReadableStream({ start: (controller) => controller.error(new DOMException("gone", "NotReadableError")) }),
+      });
+      return { ...cache, read: async (sha256) => (sha256 === sha(1) ? gone : cache.read(sha256)) };
+    };
+    expectWeights(await load());
+    expect(server.asked.map(({ path }) => path)).toEqual([PATHS[1]]);
+  });
+
   it("reports progress up to the total", async () => {
     const seen: WeightsProgress[] = [];
     await load({ onProgress: (progress) => seen.push(progress) });
