@@ -107,3 +107,50 @@ def test_bytes(m: int, n: int, k: int) -> None:
     a, b = (Tensor(v, device="CUDA") for v in (x, y))
     product = (a.cast(I32).reshape(m, 1, k) * b.cast(I32).T.reshape(1, n, k)).sum(-1)
     np.testing.assert_array_equal(product.cast(I32).numpy(), x.astype(np.int32) @ y.astype(np.int32))
+
+
+ATTENTIONS = [
+    (2, 2, 64, 128, 64, False), (16, 16, 2048, 2048, 128, False), (8, 2, 300, 517, 64, True),
+    (4, 4, 130, 257, 32, True), (2, 1, 33, 40, 80, False), (1, 1, 100, 1000, 256, True), (3, 3, 16, 5, 16, False),
+    (12, 4, 1024, 1024, 96, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16])
+@pytest.mark.parametrize("heads,shared,rows,keys,width,causal", ATTENTIONS)
+def test_attention(heads: int, shared: int, rows: int, keys: int, width: int, causal: bool, dtype: DType) -> None:
+    """Both products of a fused attention, causal or not, with heads that share keys and values."""
+    (q, x), (k, y), (v, z) = (
+        on_device(numbers(*s), dtype) for s in ((heads, rows, width), *[(shared, keys, width)] * 2)
+    )
+
+    def attend() -> Tensor:
+        return q.scaled_dot_product_attention(k, v, is_causal=causal, enable_gqa=True)
+
+    assert with_matrices(attend)
+    y, z = (np.repeat(t, heads // shared, 0) for t in (y, z))
+    scores = x @ y.swapaxes(-1, -2) * width**-0.5
+    if causal:
+        scores = np.where(np.arange(keys) <= np.arange(rows)[:, None], scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights / weights.sum(-1, keepdims=True) @ z
+    tolerance = 2e-2 if dtype is BF16 else 3e-3
+    np.testing.assert_allclose(attend().cast(F32).numpy(), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_masked_attention(kind: str) -> None:
+    (q, x), (k, y), (v, z) = (on_device(numbers(2, n, 64), F16) for n in (70, 150, 150))
+    keep = rng.random((70, 150)) < 0.3
+    keep[5] = False
+    scores = x @ y.swapaxes(-1, -2) / 8
+    if kind == "bool":
+        mask, scores = Tensor(keep, device="CUDA"), np.where(keep, scores, -np.inf)
+    else:
+        bias = numbers(70, 150)
+        mask, scores = Tensor(bias, device="CUDA"), scores + bias
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        want = np.nan_to_num(weights / weights.sum(-1, keepdims=True) @ z)
+    got = q.scaled_dot_product_attention(k, v, mask).cast(F32).numpy()
+    np.testing.assert_allclose(got, want, rtol=3e-3, atol=3e-3)

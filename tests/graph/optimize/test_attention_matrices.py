@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -191,3 +192,57 @@ def test_large_scores() -> None:
     v = np.random.default_rng(0).standard_normal((1, 320, 16)).astype(np.float16)
     out = run(program, target, [np.zeros((1, 16, 16), np.float16), q, k, v], {})[0]
     np.testing.assert_allclose(out, attend(q, k, v, 0.25), rtol=2e-3, atol=2e-3)
+
+
+def halves(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float16)
+
+
+def capped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = (q.matmul(k.transpose(-1, -2), F32) / 8 / 3).tanh() * 3
+    return scores.softmax(-1).matmul(v.cast(F32), F32)
+
+
+def window(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    i, j = Tensor.arange(64).unsqueeze(1) + 32, Tensor.arange(96)
+    return q.scaled_dot_product_attention(k, v, (j <= i) & (i - j < 20))
+
+
+def packed(x: Tensor) -> Tensor:
+    q, k, v = (x[:, i].transpose(0, 1) for i in range(3))
+    return q.scaled_dot_product_attention(k, v, is_causal=True)
+
+
+def reference_capped(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    scores = np.tanh(np.einsum("htd,hnd->htn", q.astype(np.float64), k) / 24) * 3
+    weights = np.exp(scores)
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+D = np.arange(64)[:, None] + 32 - np.arange(96)
+QKV = (halves(2, 64, 64), halves(2, 96, 64), halves(2, 97, 64)[:, 1:])
+X = halves(64, 3, 4, 32)
+KINDS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor], np.ndarray]] = {
+    "soft cap": ([*QKV], capped, reference_capped(*QKV)),
+    "window": ([*QKV], window, attend(*QKV, 0.125, (D >= 0) & (D < 20))),
+    "one tensor": ([QKV[0]], lambda x: x.scaled_dot_product_attention(x, x), attend(*QKV[:1] * 3, 0.125)),
+    "side by side": ([X], packed, attend(*(X[:, i].swapaxes(0, 1) for i in range(3)), 32**-0.5, np.tri(64) > 0)),
+    "keys in columns": ([QKV[0], QKV[1].swapaxes(1, 2), QKV[2]],
+                        lambda q, k, v: q.scaled_dot_product_attention(k.transpose(-1, -2), v), attend(*QKV, 0.125)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chip", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("name", KINDS)
+def test_whatever_stands_between(name: str, chip: str) -> None:
+    """Caps and windows of scores; operands that are parts of one tensor, or lie otherwise."""
+    arrays, compute, want = KINDS[name]
+    tensors = [Tensor.empty(*a.shape, dtype=F16) for a in arrays]
+    (call,) = capture(lambda: compute(*tensors).realize(), CHIPS[chip]).calls
+    program = lower(optimize(call.kernel, CHIPS[chip]), CHIPS[chip])
+    assert any(isinstance(u.arg, Fragments) for u in program.uops)
+    out, waiting = program.params[0], list(arrays)
+    sizes = [p.arg.size for p in sorted({u for u in program.uops if u.op is Ops.PARAM}, key=lambda u: u.arg.slot)]
+    given = [waiting.pop(next(i for i, a in enumerate(waiting) if a.size == n)) for n in sizes[1:]]
+    buffers = [np.zeros(want.shape, out.dtype.numpy), *map(np.ascontiguousarray, given)]
+    np.testing.assert_allclose(run(program, CHIPS[chip], buffers, {})[0], want, rtol=3e-3, atol=3e-3)

@@ -18,8 +18,8 @@ from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.for_matrices import ENOUGH, PADS, bound
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.online import Online
-from tinyweb.graph.optimize.rewrite import ranges_of
-from tinyweb.graph.optimize.stage import stages_of
+from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
+from tinyweb.graph.optimize.stage import axes_of, stages_of
 from tinyweb.graph.optimize.tensorize import Tensorize
 from tinyweb.graph.schedule.attention import Softmax
 from tinyweb.graph.target import Target
@@ -53,10 +53,11 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
         return False
     if k.size(row) < LEAST or sum(s.value is not s.exponential for s in softmax.sums) != 1:
         return False
-    mark = b.mark()
+    mark, types = b.mark(), {u.dtype for u in k.summed}
     others = k.volume([r for r in k.outputs if r is not row and r not in columns])
-    held, shapes = b.options("instruction", b.instructions(held=True)), _shapes(b, k.size(row), others)
-    for instruction, shape in product(held, b.options("shape", shapes)):
+    held = b.options("instruction", [i for i in b.instructions(held=True) if i.operands[0] in types])
+    shapes = b.options("shape", _shapes(b, k.size(row), others))
+    for instruction, shape in product(held, shapes):
         if _registers(k.size(columns[0]), shape, instruction, b.target) > b.target.thread_registers:
             continue
         if _with_shape(b, softmax, row, instruction, shape):
@@ -113,18 +114,17 @@ def _with_shape(b: Builder, softmax: Softmax, row: UOp, instruction: Instruction
             return False
         if axis is summed and f.chains:  # registers have no numbers
             b.bind(steps, AxisKind.UNROLL)
-    _stage(b, softmax, instruction, shape)
-    return not excess(b.kernel, b.target)
+    return _staged(b, softmax, instruction, shape) and not excess(b.kernel, b.target)
 
 
-def _stage(b: Builder, softmax: Softmax, instruction: Instruction, shape: Shape) -> None:
-    """Keys and values in shared memory for a block, queries for all of them."""
+def _staged(b: Builder, softmax: Softmax, instruction: Instruction, shape: Shape) -> bool:
+    """Keys and values in shared memory for a block, queries for all of them where there are more; whether they are."""
     pad = b.options("pad", PADS)[0] * 8 // instruction.operands[0].bits
-    keys = {softmax.row, *(s.row for s in softmax.sums)}
-    operands = [u for u in b.k.summed if u.dtype is instruction.operands[0]]
-    of_keys, of_rows = ([u for u in operands if keys.isdisjoint(u.src[1].ranges) == rows] for rows in (False, True))
+    name = softmax.row.arg.name
+    operands = [u for u in loads_summed(b.kernel) if u.dtype is instruction.operands[0]]
+    of_keys, of_rows = ([u for u in operands if (name in axes_of(u)) == keys] for keys in (True, False))
     grid = next((r.arg.name for r in ranges_of(b.kernel) if r.arg.kind is AxisKind.GRID), "")
     for stage in stages_of(of_rows, of_keys, grid, Space.SHARED, pad, raw=True):
         b.attempt(stage)
-    for stage in stages_of(of_keys, of_rows, f"{softmax.row.arg.name}.0", Space.SHARED, pad, raw=True):
-        b.attempt(replace(stage, slots=shape.slots))
+    stages = stages_of(of_keys, of_rows, f"{name}.0", Space.SHARED, pad, raw=True)
+    return all([b.attempt(replace(stage, slots=shape.slots)) for stage in stages])
