@@ -13,8 +13,8 @@ Lowering: TypeAlias = Callable[..., Any]
 FAMILIES = (
     "attention", "casting", "contrib", "control", "convolution", "creation", "elementwise", "experts", "features",
     "fused", "gathering", "geometry", "images", "linear", "losses", "movement", "normalization", "pooling",
-    "quantization", "recurrent", "reductions", "resize", "sequences", "signal", "strings", "training", "trees",
-    "vectors",
+    "quantization", "recurrent", "reductions", "regions", "resize", "sequences", "signal", "strings", "training",
+    "trees", "vectors",
 )  # fmt: skip
 
 
