@@ -15,7 +15,16 @@ class TinywebError(Exception):
 
 
 class ModelFormatError(TinywebError):
-    """A model folder or file is missing, damaged, or of a kind that is not supported."""
+    """A model folder or file is missing, damaged, or of a kind that is not supported.
+
+    What names of the file would make longer than `LONGEST` characters is left out in the middle.
+    """
+
+    LONGEST = 1200
+
+    def __init__(self, message: str = ""):
+        half = self.LONGEST // 2
+        super().__init__(message if len(message) <= self.LONGEST else f"{message[:half]} … {message[-half:]}")
 
 
 class SourceError(ModelFormatError):

@@ -19,6 +19,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from tests.formats.gguf import test_file, whole_models
 from tests.formats.packed import test_packed
+from tests.fuzz import graphs
 from tests.fuzz.damage import (
     Random,
     damaged_archive,
@@ -333,7 +334,18 @@ def templates(folder: Path) -> Iterator[Sample]:
         yield Sample({name: template.encode()}, (name,), damaged_template, read)
 
 
+# -- graphs ------------------------------------------------------------------------------------------------------------
+def onnx(folder: Path) -> Iterator[Sample]:
+    content = graphs.whole().SerializeToString()
+    yield Sample({"m.onnx": content}, ("m.onnx",), graphs.damaged_graph, graphs.compute)
+    m = graphs.whole()
+    data = graphs.elsewhere(m)
+    files = {"m.onnx": m.SerializeToString(), "w.bin": data}
+    yield Sample(files, ("m.onnx",), graphs.damaged_graph, graphs.compute)
+    yield Sample(files, ("w.bin",), damaged_bytes, graphs.compute)
+
+
 FORMATS: dict[str, Callable[[Path], Iterator[Sample]]] = {
     "GGUF": gguf, "safetensors": safetensors, "pickle": pickles, "JSON": trees, "tokenizer": tokens,
-    "template": templates,
+    "template": templates, "ONNX": onnx,
 }  # fmt: skip

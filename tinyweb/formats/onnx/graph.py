@@ -27,7 +27,13 @@ from tinyweb.formats.onnx.types import ElementType, kind_of
 MAX_NODES = 1 << 18  # with functions in place of their calls
 MAX_CALLS = 32  # of functions within functions
 ONNX = ("", "ai.onnx")
+LONG = 400  # characters of a name
 GRAPH = 5  # AttributeProto.AttributeType
+
+
+def shortened(name: str) -> str:
+    """A name as a sentence has it: those of hostile files fill pages."""
+    return name if len(name) <= LONG else f"{name[: LONG // 2]}…{name[-LONG // 2 :]}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        return f"{self.path} ({self.domain + '.' if self.domain else ''}{self.op})"
+        return f"{shortened(self.path)} ({shortened(self.domain + '.' if self.domain else '')}{shortened(self.op)})"
 
     def uses(self) -> Iterator[str]:
         """What it reads, its graphs included."""
