@@ -1,10 +1,12 @@
-"""Products on an NVIDIA GPU's tensor cores, where there is one: sizes, epilogues and orders of operands."""
+"""Products on an NVIDIA GPU's tensor cores: sizes, epilogues and orders of operands. Where there is no GPU, the text of
+kernels runs on the processor, for small matrices."""
 
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from tests.native_runtimes.text.runtime import TEXTS
 from tinyweb import Tensor
 from tinyweb.device import Device
 from tinyweb.dtype import DType, dtypes
@@ -16,15 +18,25 @@ from tinyweb.tracing import capture
 F16, BF16, F32, I8, I32 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.int8, dtypes.int32
 
 
-def _device() -> str | None:
+def _device() -> str:
     try:
         Device["CUDA"]
-    except TinywebError as error:
-        return str(error)
-    return None
+    except TinywebError:
+        return TEXTS[0]
+    return "CUDA"
 
 
-pytestmark = pytest.mark.skipif(_device() is not None, reason=f"no NVIDIA GPU: {_device()}")
+DEVICE = _device()
+MOST = 1 << 25  # products that the processor multiplies
+pytestmark = [pytest.mark.slow] if DEVICE in TEXTS else []
+
+
+def fits(*sizes: int) -> None:
+    """Skips what takes the processor minutes."""
+    if DEVICE in TEXTS and np.prod(sizes) > MOST:
+        pytest.skip("no NVIDIA GPU for so many products")
+
+
 rng = np.random.default_rng(11)
 
 
@@ -34,13 +46,13 @@ def numbers(*shape: int) -> np.ndarray:
 
 def on_device(values: np.ndarray, dtype: DType) -> tuple[Tensor, np.ndarray]:
     """A tensor of the device, and its values in float64."""
-    t = Tensor(values, device="CUDA").cast(dtype).realize()
+    t = Tensor(values, device=DEVICE).cast(dtype).realize()
     return t, t.cast(F32).numpy().astype(np.float64)
 
 
 def with_matrices(compute: Callable[[], Tensor]) -> bool:
     """Whether kernels have matrix instructions."""
-    target = Device["CUDA"].runtime.target
+    target = Device[DEVICE].runtime.target
     programs = [program_for(c.kernel, target) for c in capture(lambda: compute().realize()).calls]
     return any(u.op is Ops.DOT and isinstance(u.arg, Fragments) for p in programs for u in p.uops)
 
@@ -60,6 +72,7 @@ SIZES = (
 @pytest.mark.parametrize("dtype", [F16, BF16])
 @pytest.mark.parametrize("m,n,k", SIZES)
 def test_sizes(m: int, n: int, k: int, dtype: DType) -> None:
+    fits(m, n, k)
     (a, x), (b, y) = on_device(numbers(m, k), dtype), on_device(numbers(k, n), dtype)
     check(a @ b, x @ y, k)
 
@@ -67,6 +80,7 @@ def test_sizes(m: int, n: int, k: int, dtype: DType) -> None:
 @pytest.mark.parametrize("flipped", [(i, j) for i in (False, True) for j in (False, True)])
 @pytest.mark.parametrize("m,n,k", [(256, 384, 128), (130, 70, 200), (512, 512, 96)])
 def test_orders(m: int, n: int, k: int, flipped: tuple[bool, bool]) -> None:
+    fits(m, n, k)
     a, x = on_device(numbers(k, m) if flipped[0] else numbers(m, k), F16)
     b, y = on_device(numbers(n, k) if flipped[1] else numbers(k, n), F16)
     a, x = (a.T, x.T) if flipped[0] else (a, x)
@@ -76,12 +90,13 @@ def test_orders(m: int, n: int, k: int, flipped: tuple[bool, bool]) -> None:
 
 @pytest.mark.parametrize("dtype", [F16, BF16])
 def test_they_are_used(dtype: DType) -> None:
-    a, b = (Tensor.empty(512, 512, dtype=dtype, device="CUDA") for _ in range(2))
+    a, b = (Tensor.empty(512, 512, dtype=dtype, device=DEVICE) for _ in range(2))
     assert with_matrices(lambda: a @ b)
 
 
 @pytest.mark.parametrize("m,n,k", [(256, 512, 256), (77, 200, 100)])
 def test_epilogues(m: int, n: int, k: int) -> None:
+    fits(m, n, k)
     (a, x), (b, y), (c, z) = (on_device(numbers(*s), F16) for s in ((m, k), (k, n), (n,)))
     product = x @ y / 16
     check(((a @ b).cast(F32) / 16 + c.cast(F32)).relu(), np.maximum(product + z, 0), k)
@@ -95,6 +110,7 @@ def test_epilogues(m: int, n: int, k: int) -> None:
     "heads,rows,columns,width", [(8, 128, 128, 64), (6, 197, 197, 64), (4, 1, 300, 128), (3, 65, 33, 80)]
 )
 def test_attention_shapes(heads: int, rows: int, columns: int, width: int) -> None:
+    fits(2, heads, rows, columns, width)
     (q, x), (k, y), (v, z) = (on_device(numbers(2, heads, n, width), F16) for n in (rows, columns, columns))
     check(q @ k.transpose(-1, -2), x @ y.swapaxes(-1, -2), width)
     p, w = on_device(rng.random((2, heads, rows, columns)).astype(np.float32), F16)
@@ -103,8 +119,9 @@ def test_attention_shapes(heads: int, rows: int, columns: int, width: int) -> No
 
 @pytest.mark.parametrize("m,n,k", [(128, 128, 128), (256, 512, 1024), (33, 65, 129), (100, 200, 300)])
 def test_bytes(m: int, n: int, k: int) -> None:
+    fits(m, n, k)
     x, y = (rng.integers(-128, 128, s).astype(np.int8) for s in ((m, k), (k, n)))
-    a, b = (Tensor(v, device="CUDA") for v in (x, y))
+    a, b = (Tensor(v, device=DEVICE) for v in (x, y))
     product = (a.cast(I32).reshape(m, 1, k) * b.cast(I32).T.reshape(1, n, k)).sum(-1)
     np.testing.assert_array_equal(product.cast(I32).numpy(), x.astype(np.int32) @ y.astype(np.int32))
 
