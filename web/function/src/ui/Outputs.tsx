@@ -28,7 +28,7 @@ export function OutputCard({ runner, shown, index }: { runner: Runner; shown: Sh
   const chosen = runner.state.views[spec.name];
   const view = chosen !== undefined && views.includes(chosen) ? chosen : (views[0] as View);
   return (
-    <section class="card port" data-testid="output" data-view={view} aria-labelledby={`${id}-name`}>
+    <section class="card port output" data-testid="output" data-view={view} aria-labelledby={`${id}-name`}>
       <PortHead id={`${id}-name`} spec={{ ...spec, shape }} named={runner.graph.shapes[spec.name]} />
       {views.length > 1 && (
         <Select
@@ -143,15 +143,18 @@ function Boxes({ shown, seen, labels }: { shown: Shown; seen: ImageData | null; 
       <div class="preview" data-testid="boxes">
         <canvas ref={canvas} role="img" aria-label={`${boxes.length} boxes over the picture`} />
       </div>
-      <ul class="legend">
-        {boxes.slice(0, BOXED).map(({ index, score, left, top, width, height }) => (
-          <li key={`${index} ${left} ${top}`}>
-            <Swatch hue={hueOf(index)} />
-            {`${labels[index]}, ${percent(score)}, from ${percent(left)}, ${percent(top)}: ${percent(width)} × ${percent(height)}`}
-          </li>
-        ))}
-      </ul>
-      {boxes.length === 0 && <p class="hint">No box with a score of 25 % or more.</p>}
+      {boxes.length === 0 ? (
+        <p class="hint">No box with a score of 25 % or more.</p>
+      ) : (
+        <ul class="legend">
+          {boxes.slice(0, BOXED).map(({ index, score, left, top, width, height }) => (
+            <li key={`${index} ${left} ${top}`}>
+              <Swatch hue={hueOf(index)} />
+              {`${labels[index]}, ${percent(score)}, from ${percent(left)}, ${percent(top)}: ${percent(width)} × ${percent(height)}`}
+            </li>
+          ))}
+        </ul>
+      )}
     </>
   );
 }
