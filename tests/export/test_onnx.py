@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -368,6 +369,25 @@ def test_sizes_on_the_command_line() -> None:
     ):
         with pytest.raises(ExportError, match="--dim"):
             sizes([wrong])
+
+
+def test_names_that_are_markup(tmp_path: Path) -> None:
+    """They are data: in the page, in the loader's text and its comments, and on the terminal."""
+    name = "<script>alert(1)</script>`${x}`{{7*7}}[/bold]\n*/ throw 1 //"
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in ((name, [name, 3]), (name + "y", None))]
+    graph = helper.make_graph([helper.make_node("Neg", [name], [name + "y"], name=name)], name, ports[:1], ports[1:])
+    path = tmp_path / "markup.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(source_table(inspect_source(path)))
+    assert "[/bold]" in shown.getvalue()
+    made = export_onnx(path, tmp_path / "site", OnnxOptions({name: range(1, 4)}, targets=["wasm"]))
+    assert [a["name"] for a in made["functions"]["run"]["inputs"]] == [name]
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert pages and not any("<script>alert" in page.read_text() for page in pages)
+    script = f"await import({json.dumps(str(tmp_path / 'site' / 'model' / 'model.js'))})"
+    done = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_text_that_comes_out_is_left_out(tmp_path: Path) -> None:
