@@ -142,6 +142,7 @@ def test_refused_before_any_work(built: None, tmp_path: Path, monkeypatch: pytes
 
     refuse(DetectOptions(quant="q7"), "There is no precision 'q7' for detectors: choose one of f32, f16, q8, q6")
     refuse(DetectOptions(profile="toaster"), "there is no profile 'toaster'")
+    refuse(DetectOptions(profile="phone", targets=("wasm",)), "--profile phone is a device of another target")
     refuse(DetectOptions(evaluate=tmp_path / "no.png"), r"no\.png is no picture, nor a folder of them")
     refuse(DetectOptions(evaluate=tmp_path), "is no picture, nor a folder of them")
     refuse(DetectOptions(max_boxes=0), "0 boxes are not possible")

@@ -9,11 +9,11 @@ from typing import Any
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.detect_report import compare_pictures, read_pictures
-from tinyweb.export.fitting import check_fit, most_exact
+from tinyweb.export.fitting import check_fit, check_profile, most_exact
 from tinyweb.export.function import TARGETS, write_functions
 from tinyweb.export.inspect_source import expect
 from tinyweb.export.loader import write_loader
-from tinyweb.export.profiles import Fit, named_profile
+from tinyweb.export.profiles import Fit
 from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.kinds import KINDS
@@ -97,8 +97,7 @@ def export_with_report(
         raise ExportError(f"{o.max_boxes} boxes are not possible: choose from 1 to {MOST_BOXES}.")
     check_output(output, o.force)
     check_page("detect")
-    if o.profile is not None:
-        named_profile(o.profile)
+    check_profile(o.profile, o.targets)
     if o.evaluate is not None:
         read_pictures(o.evaluate)  # before the work, not after it
     path = locate(source, DETECT, progress)

@@ -3,7 +3,7 @@ read, and checked by the figures of what was written (`profiles.py`), which corr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -90,14 +90,18 @@ class Misfit(Exception):
         self.fit, self.weights = fit, weights
 
 
+def check_profile(profile: str | None, targets: Sequence[str]) -> None:
+    """ExportError for a device that there is not, or that none of `targets` is for."""
+    if profile is not None and named_profile(profile).target not in targets:
+        raise ExportError(f"--profile {profile} is a device of another target: leave out --target, or --profile.")
+
+
 def check_fit(site: Path, profile: str | None) -> Fit | None:
     """A site whose model is written, on the profile of this name; Misfit where it does not fit."""
     if profile is None:
         return None
     report = inspect_site(site)
-    fit = next((Fit(**device) for device in report["devices"] if device["profile"] == profile), None)
-    if fit is None:
-        raise ExportError(f"--profile {profile} is a device of another target: leave out --target, or --profile.")
+    fit = next(Fit(**device) for device in report["devices"] if device["profile"] == profile)
     if not fit.fits:
         parts = report.get("parts", {"": report}).values()
         raise Misfit(fit, max(part["bytes"]["weights"] for part in parts))

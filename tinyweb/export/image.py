@@ -18,12 +18,12 @@ import numpy as np
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
-from tinyweb.export.fitting import check_fit, most_exact
+from tinyweb.export.fitting import check_fit, check_profile, most_exact
 from tinyweb.export.function import TARGETS, Functions, write_functions
 from tinyweb.export.inspect_source import expect
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import write_manifest
-from tinyweb.export.profiles import Fit, named_profile
+from tinyweb.export.profiles import Fit
 from tinyweb.export.site import (
     FORMAT,
     REPORT,
@@ -129,8 +129,7 @@ def export_with_report(
     check_output(output, o.force)
     check_page("image")
     check_shard_bytes(o.shard_bytes)
-    if o.profile is not None:
-        named_profile(o.profile)
+    check_profile(o.profile, o.targets)
     path = locate(source, IMAGE if o.quant == "f32" else IMAGE_HALF, progress)
     expect(path, "image")
     progress("reading", 0, 1)
