@@ -91,6 +91,10 @@ def _is_thinned(u: UOp) -> bool:
     )
 
 
+def _picks_rows(u: UOp) -> bool:
+    return u.op is Ops.TAKE and size_prod(u.src[0].shape[u.arg + 1 :]) != 1
+
+
 def _is_join(u: UOp) -> bool:
     """Whether a choice is one between the two sides of a constant step of an axis."""
     sides = [base_of(s) for s in u.src[0].src] if u.op is Ops.WHERE and u.src[0].op is Ops.LESS else []
@@ -233,12 +237,12 @@ class Fusion:
 
     def _store_borders(self, x: UOp) -> None:
         """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more; so
-        for what a gather picks, and for what a convolution steps to, whose elements lie apart."""
+        for rows that a gather picks, and for what a convolution steps to, whose elements lie apart."""
         todo, size = [x], numel_max(x.shape)
         while todo:
             u = todo.pop()
             of = u.src[0] if u.op is Ops.PAD else u
-            stored = u.op in (Ops.PAD, Ops.TAKE) or (size > LAUNCH and _is_thinned(u))
+            stored = u.op is Ops.PAD or (size > LAUNCH and (_picks_rows(u) or _is_thinned(u)))
             if stored and size >= self.checked_uses * numel_max(of.shape):
                 self._realize(u)
             elif u.op in MOVEMENT or (u.op in ELEMENTWISE and numel_max(u.shape) == size):
