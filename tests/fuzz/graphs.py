@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
@@ -13,6 +14,7 @@ from tests.fuzz.damage import Random, damaged_bytes, pick
 from tinyweb import Tensor
 from tinyweb.formats.onnx import OnnxModel
 from tinyweb.formats.onnx.report import report
+from tinyweb.graph.lower import program_cache
 
 FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 NUMBERS = [0, 1, -1, 2, 3, 4, 7, 64, 255, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 40, (1 << 63) - 1, -(1 << 63)]
@@ -156,7 +158,10 @@ def compute(path: Path) -> None:
         if p.dtype is not None:
             given[p.name] = Tensor.ones(*shape, dtype=p.dtype, device="INTERPRETER")
     try:
-        m(**given)
+        # programs of kernels are kept on disk by the compiler itself: that is none of the file's doing
+        with patch.object(program_cache, "_sources", lambda: None):
+            if given:  # which are on a device that compiles nothing
+                m(**given)
     except TypeError as error:  # inputs that do not go with what the model says now
         if "input" not in str(error):
             raise
