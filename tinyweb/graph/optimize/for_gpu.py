@@ -224,6 +224,8 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
                 steps //= beside(b, largest, [r for r in bound if r is not axis], steps)
         else:
             outputs //= width
+    if axis in bound:
+        vectors_apart(b, dominant)
     # what the operand with most memory is read for comes first
     serves = [r for r in rows if r is not axis and any(r not in u.src[1].ranges for u in loads)]
     serves.sort(key=lambda r: (r in reused, k.size(r)), reverse=True)
@@ -264,6 +266,16 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
     bind_threads(b, [r for r in by_stride(k, rows) if r is not axis], max(WORKGROUP, threads(b)))
+
+
+def vectors_apart(b: Builder, dominant: UOp) -> None:
+    """Vectors for the sums that others are scaled by, as those of a norm: what they read is read as vectors alone."""
+    mine = {*dominant.src[1:], *dominant.ranges}
+    for u in b.k.reduces:
+        if mine.isdisjoint(u.src[1:]):
+            axis, width = vector_axis(b, b.k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name], [])
+            if axis is not None and b.size(axis.arg.name) % (width * LARGE_WORKGROUP) == 0:
+                b.tile(axis.arg.name, width, AxisKind.VECTOR)
 
 
 def beside(b: Builder, load: UOp, axes: list[UOp], steps: int) -> int:
