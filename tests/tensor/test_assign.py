@@ -565,3 +565,24 @@ def test_a_strided_view_of_what_is_padded_is_memory_of_that() -> None:
     view += 1
     np.testing.assert_array_equal(padded.numpy(), [1, 0, 2, 2, 4])
     np.testing.assert_array_equal(seen.numpy(), [1, 2, 4])
+
+
+@pytest.mark.parametrize("realized", ["what is padded", "the copy", "nothing"])
+@pytest.mark.parametrize("around", [(1, 0), (0, 2), (0, 0), (-1, 0), (1, -1)])
+def test_what_is_padded_is_a_copy(around: tuple[int, int], realized: str) -> None:
+    """Also for views that leave the padding out again."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    a, peer = Tensor(x), torch.tensor(x)
+    padded, theirs = a.pad(around), torch.nn.functional.pad(peer, around)
+    before = max(around[0], 0)
+    view, their_view = padded[:, before : before + 2], theirs[:, before : before + 2]
+    if realized != "nothing":
+        (a if realized == "what is padded" else padded).realize()
+    padded[:, before] = 50.0
+    theirs[:, before] = 50.0
+    view += 1
+    their_view += 1
+    a *= 2
+    peer *= 2
+    for mine, other in ((a, peer), (padded, theirs), (view, their_view)):
+        np.testing.assert_array_equal(mine.numpy(), other.numpy())

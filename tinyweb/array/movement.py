@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import TensorCore
+from tinyweb.array.storage import leaf
 from tinyweb.dtype import DTypeLike, as_dtype, to_dtype
 from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_add, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
@@ -151,7 +152,8 @@ class Movement(TensorCore):
         full = tuple((0, 0) if p is None else p for p in around)
         if all(isinstance(x, int) and x == 0 for p in full for x in p):
             return self
-        return self._new(UOp(Ops.PAD, self.dtype, (self.uop,), full))
+        # a value of its own also for views that leave the padding out: they are no memory of what is padded
+        return self._new(leaf(UOp(Ops.PAD, self.dtype, (self.uop,), full)))
 
     def flip(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
         """Reverse the order along axes: `flip(0, 1)`, `flip((0, 1))` or `flip(dims=(0, 1))`."""

@@ -21,7 +21,7 @@ class Padding(Joining):
     __slots__ = ()
 
     def pad(self, padding: Sequence[Any], mode: str = "constant", value: float | None = None) -> Self:
-        """Elements put around (or, with negative numbers, cut off).
+        """A copy with elements put around (or, with negative numbers, cut off).
 
         `padding` is ((before, after), …) per axis (None for none), or PyTorch's flat list, which begins at the last
         axis. "constant" puts `value`; "reflect" mirrors at the outermost element, which is not repeated (fewer than
@@ -39,8 +39,10 @@ class Padding(Joining):
         if mode in ("circular", "constant"):  # what is cut off is not there to be continued, and no more than there is
             kept = self._cut_off(around, padding)
             around = [(_positive(b), _positive(a)) for b, a in around]
-            return kept._pad_around(around, padding, mode, value)
-        return self._pad_around(around, padding, mode)._cut_off(around, padding)
+            out = kept._pad_around(around, padding, mode, value)
+        else:
+            out = self._pad_around(around, padding, mode)._cut_off(around, padding)
+        return out if out.storage is not self.storage else out._same()  # a copy also where nothing is put around
 
     def _pad_around(
         self, around: list[tuple[Size, Size]], padding: Sequence[Any], mode: str, value: float = 0.0
