@@ -12,7 +12,7 @@ import pytest
 from tests.graph.lower.hand_kernels import from_bf16, run, to_bf16
 from tests.graph.optimize.test_online import attend
 from tinyweb import Tensor
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import BY_NAME, DType, dtypes
 from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import Fragments, Ops, UOp
 from tinyweb.graph.lower import lower
@@ -213,6 +213,20 @@ def packed(x: Tensor) -> Tensor:
     return q.scaled_dot_product_attention(k, v, is_causal=True)
 
 
+def chosen(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    seen = (Tensor.arange(64).unsqueeze(1) >= 8) & (Tensor.arange(96) >= 70)
+    scores = seen.where(q.matmul(k.transpose(-1, -2), F32) / 8, LEAST)
+    return scores.softmax(-1).matmul(v.cast(F32), F32)
+
+
+def reference_masked() -> np.ndarray:
+    """Scores that are the least float in all of some rows, whose weights are equal then, and in blocks of others."""
+    q, k, v = (x.astype(np.float64) for x in QKV)
+    scores = np.where(SEEN, np.einsum("htd,hnd->htn", q, k) / 8, LEAST)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
 def reference_capped(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     scores = np.tanh(np.einsum("htd,hnd->htn", q.astype(np.float64), k) / 24) * 3
     weights = np.exp(scores)
@@ -222,9 +236,14 @@ def reference_capped(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
 D = np.arange(64)[:, None] + 32 - np.arange(96)
 QKV = (halves(2, 64, 64), halves(2, 96, 64), halves(2, 97, 64)[:, 1:])
 X = halves(64, 3, 4, 32)
+LEAST = float(np.finfo(np.float32).min)
+SEEN = (np.arange(64)[:, None] >= 8) & (np.arange(96) >= 70)
 KINDS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor], np.ndarray]] = {
     "soft cap": ([*QKV], capped, reference_capped(*QKV)),
     "window": ([*QKV], window, attend(*QKV, 0.125, (D >= 0) & (D < 20))),
+    "least float chosen": ([*QKV], chosen, reference_masked()),
+    "least float added": ([*QKV, np.where(SEEN, 0, LEAST).astype(np.float32)],
+                          lambda q, k, v, mask: q.scaled_dot_product_attention(k, v, mask), reference_masked()),
     "one tensor": ([QKV[0]], lambda x: x.scaled_dot_product_attention(x, x), attend(*QKV[:1] * 3, 0.125)),
     "side by side": ([X], packed, attend(*(X[:, i].swapaxes(0, 1) for i in range(3)), 32**-0.5, np.tri(64) > 0)),
     "keys in columns": ([QKV[0], QKV[1].swapaxes(1, 2), QKV[2]],
@@ -237,7 +256,7 @@ KINDS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor], np.ndarray]] = {
 def test_whatever_stands_between(name: str, chip: str) -> None:
     """Caps and windows of scores; operands that are parts of one tensor, or lie otherwise."""
     arrays, compute, want = KINDS[name]
-    tensors = [Tensor.empty(*a.shape, dtype=F16) for a in arrays]
+    tensors = [Tensor.empty(*a.shape, dtype=BY_NAME[str(a.dtype)]) for a in arrays]
     (call,) = capture(lambda: compute(*tensors).realize(), CHIPS[chip]).calls
     program = lower(optimize(call.kernel, CHIPS[chip]), CHIPS[chip])
     assert any(isinstance(u.arg, Fragments) for u in program.uops)

@@ -41,6 +41,7 @@ LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 LEAST_ORDERED = -0x7F800001  # -inf as `ordered` has it
 MAX_SCORES = 256  # of a block that one thread computes
 WEIGHT_DIGITS = 20  # of weights that are rounded to half floats: their sum has more digits than these
+MODERATE = 1e30  # of constants of scores
 ALIGNED = 4  # keys: blocks begin at a multiple of so many
 
 
@@ -230,7 +231,8 @@ class _Steps:
         if self.fragments is None:
             return (x - less).alu(Ops.EXP)
         log2e = math.log2(math.e)
-        return UOp(Ops.EXP2, self.dtype, (x * log2e - less * log2e,), WEIGHT_DIGITS)
+        distance = x * log2e - less * log2e if _is_moderate(self.softmax) else (x - less) * log2e
+        return UOp(Ops.EXP2, self.dtype, (distance,), WEIGHT_DIGITS)
 
     def _as_integers(self) -> bool:
         """Whether threads compare scores as integers, which takes one operation where NaN takes more."""
@@ -356,6 +358,15 @@ class _Steps:
     def _finite(self, maximum: UOp) -> UOp:
         """What to subtract from scores: nothing where all are -inf."""
         return maximum.equal(-math.inf).where(UOp.const(0.0, self.dtype), maximum)
+
+
+def _is_moderate(softmax: Softmax) -> bool:
+    """Whether scores, times a small number, stay within their type: they are made of products and of no numbers near
+    the least float, which masks have that are added or chosen."""
+    floats = [u for u in softmax.score.toposort() if u.dtype.is_float]
+    masks = (u for u in floats if u.op is Ops.LOAD and u.ranges.isdisjoint(softmax.inner))
+    large = (u for u in floats if u.op is Ops.CONST and MODERATE < abs(u.arg) < math.inf)
+    return not any(masks) and not any(large)
 
 
 def split_dim(softmax: Softmax) -> int:
