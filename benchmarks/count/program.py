@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, TRANSCENDENTAL, Ops, Size, Space, UOp, as_index, size_max
+from tinyweb.graph.lower.conversion import BITS
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
 
@@ -76,14 +77,14 @@ def _operations(u: UOp) -> int:
     values = u.src[0].dtype if u.op in COMPARISON else u.dtype
     if u.op not in COMPUTED or values.kind in ("index", "bool") or is_name(u):
         return 0
-    return (2 if u.op is Ops.MULADD else 1) * _lanes(u)
+    return (2 if u.op is Ops.MULADD and not is_conversion(u) else 1) * _lanes(u)
 
 
 def joined(uops: Sequence[UOp]) -> set[UOp]:
     """Nodes that hardware carries out within another one: the comparison of a maximum or minimum, an equality beside
     `less` of the same values (≤ and its negation), shifts and masks by which a field of bits is taken from a word or
-    put into it, all of a byte that becomes a float, the sign that is dropped from a float that another operation
-    takes."""
+    put into it, all of a byte that becomes a float, the logic of conversions by bits, the sign that is dropped from a
+    float that another operation takes."""
     users: dict[UOp, list[UOp]] = {}
     for u in uops:
         for s in set(u.src):
@@ -112,7 +113,11 @@ def joined(uops: Sequence[UOp]) -> set[UOp]:
             found.add(u.src[0])
         elif u.op is Ops.SHR and _is_constant(u.src[1]) and (up := _unnamed(u.src[0])).op is Ops.SHL:
             found.update({up} if _is_constant(up.src[1]) else ())
-    return {u for u in found if len(users[u]) == 1}
+    converting: set[UOp] = set()
+    for u in reversed(uops):
+        if (u.op in ALIASES or _is_logic(u)) and u in users:
+            converting |= {u} if all(x in converting or is_conversion(x) for x in users[u]) else set()
+    return {u for u in found if len(users[u]) == 1} | converting
 
 
 def addresses(uops: Sequence[UOp]) -> set[UOp]:
@@ -141,6 +146,22 @@ def _is_masked(u: UOp) -> bool:
 
 def _unnamed(u: UOp) -> UOp:
     return _unnamed(u.src[0]) if u.op is Ops.BITCAST else u
+
+
+def is_conversion(u: UOp) -> bool:
+    """Whether a float is made of an integer by its bits (`graph/lower/conversion.py`): those of 2²³ are set above the
+    field of a word, and one multiply-add takes 2²³ off again. That is one operation, as where an instruction does it."""
+    if u.op not in (Ops.ADD, Ops.MULADD) or not u.dtype.is_float or not all(map(_is_constant, u.src[1:])):
+        return False
+    bits = u.src[0].src[0] if u.src[0].op is Ops.BITCAST else u
+    if bits.op not in (Ops.AND, Ops.OR) or not _is_logic(bits):
+        return False
+    set_bits = bits.src[1].src or (bits.src[1],)
+    return all(int(s.arg) & BITS == BITS for s in set_bits)
+
+
+def _is_logic(u: UOp) -> bool:
+    return u.op in (Ops.AND, Ops.OR, Ops.XOR, Ops.SHR) and u.dtype is dtypes.uint32 and _is_constant(u.src[1])
 
 
 def _is_byte(u: UOp) -> bool:

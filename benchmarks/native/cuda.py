@@ -433,7 +433,7 @@ def side(name: str, contestant: str, task: str, **more: Any) -> Side:
 
 def matmul_row(kind: str, size: int, search: bool = False) -> Row:
     task = f"matmul {kind} {size}"
-    target = 0.0 if kind in NARROW else 0.8 if kind == "f32" else 0.75 if search else 0.6
+    target = 0.8 if kind == "f32" else 0.75 if search else 0.6
     peers = [Peer(side("cuBLASLt" if kind in NARROW else "cuBLAS", "Torch", task), target, close(TOLERANCES[kind]))]
     if kind == "f32" and size == 4096:
         peers.append(Peer(side("tinygrad CUDA", "Tinygrad", "matmul float32 4096"), 1, close(1e-4)))
