@@ -150,7 +150,7 @@ def _unnamed(u: UOp) -> UOp:
 
 def is_conversion(u: UOp) -> bool:
     """Whether a float is made of an integer by its bits (`graph/lower/conversion.py`): those of 2²³ are set above the
-    field of a word, and one multiply-add takes 2²³ off again. That is one operation, as where an instruction does it."""
+    field of a word, and one multiply-add takes 2²³ off again. That is one operation, as the instruction is."""
     if u.op not in (Ops.ADD, Ops.MULADD) or not u.dtype.is_float or not all(map(_is_constant, u.src[1:])):
         return False
     bits = u.src[0].src[0] if u.src[0].op is Ops.BITCAST else u
