@@ -222,7 +222,17 @@ class ElementTab(Tab):
         return self._shown().find_element("css selector", selector)
 
     def _click(self, selector: str) -> None:
+        self._stand_still(selector)
         self._find(selector).click()
+
+    def _stand_still(self, selector: str) -> None:
+        """Waits while an element moves, as in a dialog that slides in: a click goes where it was looked for."""
+        place = f"JSON.stringify(document.querySelector('{selector}')?.getBoundingClientRect())"
+        deadline, before = time.monotonic() + WAIT_S, None
+        while before != (now := self.evaluate(place)):
+            assert time.monotonic() < deadline, f"{selector} does not stand still: {before}, {now}"
+            before = now
+            time.sleep(0.05)
 
     def _fill(self, selector: str, text: str) -> None:
         field = self._find(selector)
