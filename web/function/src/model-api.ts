@@ -111,6 +111,28 @@ export function settled(found: FunctionFacts, now: Readonly<Record<string, numbe
   return { ...found, inputs: found.inputs.map(at), outputs: found.outputs.map(at) };
 }
 
+/** A size that a reader may choose: `times` as many as its variable, in which it goes up in steps. */
+export interface Choosable {
+  name: string;
+  /** What the model calls the size. */
+  label: string;
+  times: number;
+}
+
+/** Variables that are sizes of inputs, by themselves or so many times. */
+export function choosable(inputs: readonly ArrayInfo[], variables: Readonly<Record<string, Range>>): Choosable[] {
+  const sizes = inputs.flatMap((port) => port.sizes ?? []).map(String);
+  return Object.keys(variables).flatMap((name): Choosable[] => {
+    if (sizes.includes(name)) return [{ name, label: name, times: 1 }];
+    const begin = `(${name} · `;
+    const times = sizes.filter((size) => size.startsWith(begin)).map((size) => Number(size.slice(begin.length, -1)));
+    const found = times.find((one) => one > 0);
+    if (found === undefined) return [];
+    const counted = ` / ${found}`; // as an export calls what it counts of a size in steps
+    return [{ name, label: name.endsWith(counted) ? name.slice(0, -counted.length) : `${name} · ${found}`, times: found }];
+  });
+}
+
 /** The variable that is a size by itself, if any is: what is given may say how large it is. */
 export function variableOf({ sizes }: ArrayInfo, variables: Readonly<Record<string, Range>>): string | undefined {
   return sizes?.findLast((size): size is string => typeof size === "string" && size in variables);

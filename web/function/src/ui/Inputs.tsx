@@ -8,7 +8,7 @@ import { layoutOf, NORMALISATIONS, pixelsOf, type Fit, type Layout, type Normali
 import type { Spread } from "../data/random";
 import { KIND_LABELS, returning, sized, type Feed } from "../app/feeds";
 import type { Runner } from "../app/runner";
-import type { ArrayInfo } from "../model-api";
+import { choosable, type ArrayInfo, type Range } from "../model-api";
 import { NumberField, Select } from "./Select";
 
 interface PartProps {
@@ -366,7 +366,7 @@ function RandomFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
 export function SizesCard({ runner }: { runner: Runner }): JSX.Element | null {
   const { functions, current, graph, variables } = runner;
   if (current === undefined) return null;
-  const varying = Object.entries(variables).filter(([name]) => current.inputs.some(({ sizes }) => sizes?.includes(name)));
+  const varying = choosable(current.inputs, variables);
   if (functions.length < 2 && varying.length === 0) return null;
   const text = (name: string): string => {
     const sizes = Object.entries(graph.sizes[name] ?? {});
@@ -383,18 +383,22 @@ export function SizesCard({ runner }: { runner: Runner }): JSX.Element | null {
           onChange={(name) => runner.choose(name)}
         />
       )}
-      {varying.map(([name, { min, max }], index) => (
-        <NumberField
-          key={name}
-          id={`size-${index}`}
-          label={`Size ${name}`}
-          hint={`${min} … ${max}`}
-          min={min}
-          max={max}
-          value={runner.state.sizes[name] ?? min}
-          onChange={(value) => runner.size(name, value)}
-        />
-      ))}
+      {varying.map(({ name, label, times }, index) => {
+        const { min, max } = variables[name] as Range;
+        return (
+          <NumberField
+            key={name}
+            id={`size-${index}`}
+            label={`Size ${label}`}
+            hint={`${times * min} … ${times * max}${times === 1 ? "" : `, in steps of ${times}`}`}
+            min={times * min}
+            max={times * max}
+            step={times}
+            value={times * (runner.state.sizes[name] ?? min)}
+            onChange={(value) => runner.size(name, value / times)}
+          />
+        );
+      })}
     </div>
   );
 }

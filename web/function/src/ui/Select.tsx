@@ -31,11 +31,13 @@ interface NumberProps {
   value: number;
   min?: number;
   max?: number;
+  /** The number is a multiple of it, as `min` is. */
+  step?: number;
   onChange: (value: number) => void;
 }
 
 /** A whole number. What is no such number is not taken. */
-export function NumberField({ id, label, hint, value, min = 0, max = 2 ** 31 - 1, onChange }: NumberProps): JSX.Element {
+export function NumberField({ id, label, hint, value, min = 0, max = 2 ** 31 - 1, step = 1, onChange }: NumberProps): JSX.Element {
   return (
     <Field id={id} label={label} {...(hint === undefined ? {} : { hint })}>
       <input
@@ -45,12 +47,14 @@ export function NumberField({ id, label, hint, value, min = 0, max = 2 ** 31 - 1
         inputMode="numeric"
         min={min}
         max={max}
+        step={step}
         value={value}
         aria-describedby={hint === undefined ? undefined : `${id}-hint`}
         onChange={(event) => {
-          const given = Math.round(event.currentTarget.valueAsNumber);
-          if (given >= min && given <= max) onChange(given);
-          else event.currentTarget.value = String(value);
+          const given = step * Math.round(event.currentTarget.valueAsNumber / step);
+          const taken = given >= min && given <= max;
+          event.currentTarget.value = String(taken ? given : value);
+          if (taken) onChange(given);
         }}
       />
     </Field>

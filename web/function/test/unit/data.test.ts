@@ -11,7 +11,7 @@ import { fitted, parseNpy, writeNpy } from "../../src/data/npy";
 import { layoutOf, maskOf, pictureValues, placed, type Layout } from "../../src/data/picture";
 import { randomValues } from "../../src/data/random";
 import { fitIds } from "../../src/data/text";
-import { parseGraph, settled, variableOf } from "../../src/model-api";
+import { choosable, parseGraph, settled, variableOf } from "../../src/model-api";
 
 describe("arrays", () => {
   it("round to the elements of their type", () => {
@@ -294,6 +294,20 @@ it("what the export says of the graph may be anything", () => {
     sizes: { run_1: { b: 1 } },
     tokenizer: true,
   });
+});
+
+it("sizes that vary may be chosen, also those in steps", () => {
+  const range = { min: 2, max: 20 };
+  const port = { name: "x", dtype: "f32", shape: [1, 640, 640, 9], sizes: ["batch", "(height / 32 · 32)", "(pairs · 2)", "(other + 1)"] };
+  const variables = { batch: range, "height / 32": range, pairs: range, other: range };
+  expect(settled({ name: "run", inputs: [port], outputs: [], kernels: 1 }, { batch: 3, "height / 32": 10 }).inputs[0]?.shape).toEqual([
+    3, 320, 640, 9,
+  ]);
+  expect(choosable([port], variables)).toEqual([
+    { name: "batch", label: "batch", times: 1 },
+    { name: "height / 32", label: "height", times: 32 },
+    { name: "pairs", label: "pairs · 2", times: 2 },
+  ]);
 });
 
 it("sizes that vary are numbers for a call", () => {
