@@ -9,7 +9,7 @@ import pytest
 from tests.graph.lower.hand_kernels import Case, axes, check, from_bf16, kernel, normal, param, to_bf16, total, zeros
 from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes, from_bits, to_bits
-from tinyweb.graph.gpu_targets import nvidia_target
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import BufferArg, Ops, RowsArg, Space, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.lower.constructors import index_const
@@ -145,6 +145,15 @@ def test_products(name: str) -> None:
         assert any(u.op is Ops.DOT for u in program.uops), case.name
         # all multiplications but those of indices
         assert not any(u.op in (Ops.MUL, Ops.MULADD) and u.dtype.is_float for u in program.uops), case.name
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2], ids=["e4m3", "e5m2"])
+def test_few_steps(dtype: DType) -> None:
+    """Steps that no operand has are zeros in the type that memory has for 8-bit floats."""
+    for gpu in (amd_target("gfx950"), amd_target("gfx1201"), nvidia_target("sm_90")):
+        for steps in (2, 3, 6):
+            case = product(64, 65, steps, dtype)
+            check(case, optimize(case.kernel, gpu), gpu)
 
 
 @pytest.mark.parametrize("flipped", [(a, b) for a in (False, True) for b in (False, True)])

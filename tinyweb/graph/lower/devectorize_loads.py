@@ -49,9 +49,14 @@ class Loads(Expansion):
             loaded = self._load_run(u, point, axis, None)
             chunk = point[axis]
             assert isinstance(chunk, Chunk)
-            zero = splat(UOp.const(0, u.dtype), chunk.width)
-            return UOp(Ops.WHERE, u.dtype, (self.value(gate, point), splat(loaded, chunk.width), zero))
+            zero = splat(self._nothing(u), chunk.width)
+            return UOp(Ops.WHERE, zero.dtype, (self.value(gate, point), splat(loaded, chunk.width), zero))
         return self._load_masked(u, point, axis) or self._load_lanes(u, point, axis)
+
+    def _nothing(self, u: UOp) -> UOp:
+        """What a load has that reads nothing: 0, or the bits of it where floats are moved as they lie in bytes."""
+        moved = u.dtype.is_float and u.dtype is u.src[0].buffer.dtype
+        return UOp.const(0, self._place(u.src[0]).buffer.dtype if moved else u.dtype)
 
     def _load_masked(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
         """Lanes that lie side by side with a gate for each, in one load; None where the target has none."""
@@ -173,7 +178,7 @@ class Loads(Expansion):
         chunk_only = gate is not None and axis is not None and axis in u.src[2].lanes
         if gate is not None and gate.op is Ops.CONST:
             if not gate.arg:
-                return UOp.const(0, u.dtype)
+                return self._nothing(u)
             gate = None
         chunk = None if axis is None or axis not in index.lanes else point[axis]
         if isinstance(chunk, Chunk):
