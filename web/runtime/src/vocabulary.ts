@@ -75,6 +75,12 @@ function tableFor(count: number): Int32Array {
 /** Bits of a hash: intermediate results of 30 bits are no objects, as larger ones are in code that is not yet optimised. */
 const HASH = 0xffffff;
 
+/**
+ * A hash with one more number below 2²⁴. What is shifted back spreads numbers that lie side by side, as the bytes of CJK characters do:
+ * sums of multiples alone would be the same for thousands of words.
+ */
+const hashed = (hash: number, more: number): number => (61 * ((hash ^ (hash >>> 11) ^ (more << 9)) & HASH) + more) & HASH;
+
 /** The slot where the search for what hashes to this begins. */
 const firstSlot = (table: Int32Array, hash: number): number => (hash ^ (hash >>> 15)) & (table.length - 1);
 
@@ -124,7 +130,7 @@ export class Vocabulary {
   private slot(text: Uint8Array, begin: number, end: number): number {
     const { table } = this;
     let hash = end - begin;
-    for (let i = begin; i < end; i++) hash = (33 * hash + (text[i] as number)) & HASH;
+    for (let i = begin; i < end; i++) hash = hashed(hash, text[i] as number);
     let slot = firstSlot(table, hash);
     for (let word = table[slot]; word && !this.equals(word - 1, text, begin, end); word = table[slot])
       slot = (slot + 1) & (table.length - 1);
@@ -196,7 +202,7 @@ export class Merges {
 
   private slot(left: number, right: number): number {
     const { pairs, table } = this;
-    let slot = firstSlot(table, (8191 * (left & 0xffff)) ^ (left >> 16) ^ (3 * right));
+    let slot = firstSlot(table, hashed(hashed(0, right), left));
     for (let pair = table[slot]; pair && !(pairs[2 * pair - 2] === left && pairs[2 * pair - 1] === right); pair = table[slot])
       slot = (slot + 1) & (table.length - 1);
     return slot;
