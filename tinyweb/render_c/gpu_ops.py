@@ -82,6 +82,13 @@ def _dot(k: KernelText, u: UOp) -> str:
     return parts[0] if n == 1 else k.make(k.type(u), parts)
 
 
+def _each_lane(k: KernelText, function: str, u: UOp) -> str:
+    """A function of scalars, of each lane."""
+    value, n = k.x(u.src[0]), lanes(u)
+    parts = [f"{function}({bare(value) if n == 1 else k.lane(value, i)})" for i in range(n)]
+    return parts[0] if n == 1 else k.make(k.type(u), parts)
+
+
 def _subgroup(k: KernelText, u: UOp) -> str:
     threads = typed("GpuKernel", k).threads
     if isinstance(u.arg, Neighbours):
@@ -89,9 +96,7 @@ def _subgroup(k: KernelText, u: UOp) -> str:
     scalar, op = scalar_name(u.dtype), "add" if u.arg is Ops.ADD else "max"
     name = f"subgroup_{op}_{scalar}"
     k.need(name, gpu_helpers.subgroup(k.dialect, name, op, scalar, threads), set())
-    value, n = k.x(u.src[0]), lanes(u)
-    parts = [f"{name}({bare(value) if n == 1 else k.lane(value, i)})" for i in range(n)]
-    return parts[0] if n == 1 else k.make(k.type(u), parts)
+    return _each_lane(k, name, u)
 
 
 def _neighbours(k: KernelText, u: UOp, among: Neighbours) -> str:
@@ -100,15 +105,13 @@ def _neighbours(k: KernelText, u: UOp, among: Neighbours) -> str:
     name = f"{'sum' if among.op is Ops.ADD else 'largest'}_of_{among.count}_{scalar}"
     combined = "x + y" if among.op is Ops.ADD else "(x > y) | (x != x) ? x : y"
     k.need(name, gpu_helpers.neighbours(k.dialect, name, scalar, combined, among.count), set())
-    return f"{name}({bare(k.x(u.src[0]))})"
+    return _each_lane(k, name, u)
 
 
 def _exp2(k: KernelText, u: UOp) -> str:
     """The hardware's own 2ˣ, whose result is 0 where it would be subnormal."""
     k.need("exp2_of", f"{k.dialect.function} f32 exp2_of(f32 x) {{ {k.dialect.exp2} }}\n", set())
-    value, n = k.x(u.src[0]), lanes(u)
-    parts = [f"exp2_of({bare(value) if n == 1 else k.lane(value, i)})" for i in range(n)]
-    return parts[0] if n == 1 else k.make(k.type(u), parts)
+    return _each_lane(k, "exp2_of", u)
 
 
 GPU_EMITTERS: Mapping[Ops, Emitter] = {
