@@ -334,7 +334,7 @@ BAD_PROGRAMS: dict[str, tuple[Callable[[], list[UOp]], str]] = {
     "end of nothing": (lambda: [const(1.0), UOp(Ops.END, VOID, (const(1.0),))], "END has"),
     "subgroup size with a value": (lambda: [UOp(Ops.SUBGROUP_SIZE, F32, ())], "an index without sources"),
     "maximum of floats in subgroups": (
-        lambda: [const(1.0), UOp(Ops.SUBGROUP, F32, (const(1.0),), Ops.MAX)], "integers by MAX"),
+        lambda: [const(1.0), UOp(Ops.SUBGROUP, F32, (const(1.0),), Ops.MAX)], "integers and neighbours by MAX"),
     "barrier with a value": (lambda: [UOp(Ops.BARRIER, F32, ())], "no value"),
     "two loops of one name": (
         lambda: [as_index(4), loop("a", 4), UOp(Ops.END, VOID, (loop("a", 4),)), as_index(5), loop("a", 5),
