@@ -184,10 +184,11 @@ export class Runner extends Store<RunnerState> {
 
   /** A file for an input, by what it is. */
   async file(spec: ArrayInfo, file: File): Promise<void> {
+    const kind = kindOf(file);
     try {
-      if (file.name.endsWith(".npy")) {
+      if (kind === "npy") {
         this.feed(spec.name, { kind: "npy", numbers: parseNpy(new Uint8Array(await file.arrayBuffer())), file: file.name });
-      } else if (file.name.endsWith(".json")) {
+      } else if (kind === "json") {
         this.feed(spec.name, { kind: "json", json: await file.text(), file: file.name });
       } else if (this.feedOf(spec).kind === "sound") {
         this.feed(spec.name, { sound: await decodeSound(file, this.feedOf(spec).rate), from: 0, file: file.name });

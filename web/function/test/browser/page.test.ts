@@ -147,7 +147,7 @@ test("files that are dropped go where they fit, or the page says what it takes",
     await page.getByTestId("error").getByText(`“${name}” cannot go in: The model takes sounds, .npy files, JSON.`).waitFor();
     expect(await page.getByTestId("input-0-kind").inputValue()).not.toBe("");
   }
-  await drop("x.json", "application/json", "2");
+  await drop("X.JSON", "", "2");
   await page.getByTestId("numbers").getByText("128", { exact: true }).waitFor();
 });
 
