@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { ControlTokens } from "../src/control-tokens.js";
 import { Merges, readTokenizer, Vocabulary } from "../src/vocabulary.js";
 
@@ -78,8 +78,15 @@ describe("tables of a tokenizer.json", () => {
   });
 
   it("are searched in a few steps, also where all words or pairs are alike", () => {
-    const steps = vi.spyOn(Vocabulary.prototype as unknown as { equals(): boolean }, "equals");
-    const characters = Array.from({ length: 4000 }, (_, i) => String.fromCharCode(0x4e00 + i));
+    const own = Vocabulary.prototype as unknown as { equals(...given: unknown[]): boolean };
+    const { equals } = own;
+    let steps = 0;
+    own.equals = function (...given) {
+      steps += 1;
+      return equals.apply(this, given);
+    };
+    onTestFinished(() => Object.assign(own, { equals }));
+    const characters = Array.from({ length: 2000 }, (_, i) => String.fromCharCode(0x4e00 + i));
     const vocab = Object.fromEntries(characters.map((word, i) => [word, i]));
     const merges = characters.slice(0, 100).flatMap((left) => characters.slice(0, 100).map((right) => [left, right]));
     const content = written({ model: { type: "BPE", vocab, merges } });
@@ -87,8 +94,7 @@ describe("tables of a tokenizer.json", () => {
     merges.forEach(([left, right], i) =>
       expect((content["model"].merges as Merges).rank(vocab[left as string], vocab[right as string])).toBe(i),
     );
-    expect(steps.mock.calls.length).toBeLessThan(3 * (characters.length + 2 * merges.length));
-    steps.mockRestore();
+    expect(steps).toBeLessThan(3 * (characters.length + 2 * merges.length));
   });
 
   const damaged = (text: string): unknown => {
