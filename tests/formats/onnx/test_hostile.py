@@ -146,6 +146,14 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
                                         shape=(1, 1, 4, 4), pooled_shape=[1 << 20, 1 << 20]), "maxima, more than"),
     "a region without end": (lambda: one("RoiAlign", "x", "r", "b", held={
         "r": np.float32([[0, 0, 1e30, 1e30]]), "b": whole(0)}, shape=(1, 1, 4, 4)), MANY),
+    "known regions without end": (lambda: one("RoiAlign", "x", "r", "b", held={
+        "r": np.zeros((1 << 13, 4), np.float32), "b": np.zeros(1 << 13, np.int64)}, shape=(1, 1, 4, 4)),
+        "8192 regions are known, more than 4096"),
+    "regions of fewer pictures": (lambda: one("RoiAlign", "x", "r", "b", held={
+        "r": np.zeros((2, 4), np.float32), "b": whole(0)}, shape=(1, 1, 4, 4)), "RoiAlign"),
+    "samples without end": (lambda: model(
+        [node("Reshape", ["x", "s"], ["r"]), node("RoiAlign", ["x", "r", "b"], ["y"], sampling_ratio=FAR)],
+        {"x": [1, 1, 4, 4]}, {"y": None}, {"s": whole(4, 4), "b": whole(0, 0, 0, 0)}).SerializeToString(), MANY),
     "a kernel of nothing": (lambda: one("Conv", "x", "w", held={"w": np.ones((0, 0, 0), np.float32)},
                                         shape=(1, 1, 4)), r"kernel \[0\]"),
     "groups of nothing": (lambda: one("Conv", "x", "w", held={"w": np.ones((1, 1, 3), np.float32)}, shape=(1, 1, 4),

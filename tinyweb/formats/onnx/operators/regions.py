@@ -13,6 +13,8 @@ from tinyweb.formats.onnx.operators.common import cast, fixed, wide
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
+MANY = 1 << 12  # known regions, of which each is computed by itself
+
 
 @op("RoiAlign", stored=(1, 2))
 def roi_align(call: Call, x: Tensor, rois: Array, batches: Array) -> Tensor:
@@ -23,9 +25,11 @@ def roi_align(call: Call, x: Tensor, rois: Array, batches: Array) -> Tensor:
                        ("half_pixel", "output_half_pixel")) == "half_pixel"  # fmt: skip
     if not isinstance(rois, np.ndarray) or not isinstance(batches, np.ndarray):
         return _computed(call, x, call.given(rois), call.given(batches), half)
+    if len(rois) > MANY:
+        raise call.unsupported(f"{len(rois)} regions are known, more than {MANY}: Tensors are computed at once")
     h, w = fixed(x.shape[2]), fixed(x.shape[3])
     found = []
-    for roi, batch in zip(rois.astype(np.float64), batches):
+    for roi, batch in zip(rois.astype(np.float64), batches, strict=True):
         left, top, right, bottom = roi * scale - (0.5 if half else 0.0)
         broad, high = right - left, bottom - top
         if not half:
@@ -87,6 +91,8 @@ def _computed(call: Call, x: Tensor, rois: Tensor, batches: Tensor, half: bool) 
     (channels, h, w), ratio = (fixed(s) for s in x.shape[1:]), call.integer("sampling_ratio", 0)
     height, width = call.integer("output_height", 1), call.integer("output_width", 1)
     edges = wide(rois) * call.real("spatial_scale", 1.0) - (0.5 if half else 0.0)  # left, top, right, bottom
+    for bins, n in ((height, h), (width, w)):
+        call.afford(bins * (ratio or -(-n // bins)))
     first = (batches.cast(dtypes.int32) * (h * w)).reshape(-1, 1, 1)
     along = [
         _samples(edges[:, i], edges[:, i + 2] - edges[:, i], bins, n, ratio, half)
