@@ -205,11 +205,14 @@ def sizes_of_functions(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]
 
 def _variable(name: str, sizes: range) -> Size:
     """A size that may be any of a range: a Variable, or so many times a Variable."""
-    if not sizes or sizes.step < 1 or sizes[0] % sizes.step:
-        raise ExportError(
-            f"The size {name!r} is {sizes}: name at least one number, of a range with steps multiples of the step."
-        )
+    if not sizes or sizes.step < 1:
+        raise ExportError(f"The size {name!r} is {sizes}: name at least one number, the smallest first.")
     low, high, step = sizes[0], sizes[-1], sizes.step
+    if low % step:
+        raise ExportError(
+            f"The size {name!r} begins with {low}: sizes in steps of {step} are multiples of the step, from "
+            f"{low + -low % step} on, say."
+        )
     if low == high:
         return low
     counted = Variable(name if step == 1 else f"{name} / {step}", low // step, high // step)

@@ -159,3 +159,10 @@ def test_a_window_that_never_fits() -> None:
     x = varying(np.zeros((1, 4, 1), np.float32), SHAPE, {"batch": (1, 3), "length": (1, 2)})
     with pytest.raises(Exception, match="a window of 3 does not fit"):
         jit(lambda x: graph(x=x))(x)
+
+
+def test_blocks_that_planes_need_not_be_made_of() -> None:
+    shape = ("batch", 4, 6, "length")
+    graph = model([node("SpaceToDepth", ["x"], ["y"], blocksize=2)], {}, {"x": shape})
+    with pytest.raises(NotImplementedError, match=r"need not be made of blocks of 2: .*, or take steps"):
+        jit(lambda x: graph(x=x))(varying(np.zeros((1, 4, 6, 8), np.float32), shape, RANGES))

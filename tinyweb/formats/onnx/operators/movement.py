@@ -24,7 +24,7 @@ from tinyweb.formats.onnx.operators.common import (
 )
 from tinyweb.formats.onnx.operators.integer import how_many
 from tinyweb.formats.onnx.registry import op
-from tinyweb.formats.onnx.sizes import UndecidedError, quotient, size_low, sizes
+from tinyweb.formats.onnx.sizes import UndecidedError, fixed_hint, quotient, size_low, sizes
 from tinyweb.formats.onnx.stored import Scaled, Stored
 from tinyweb.graph.ir import Size, larger_size, size_add, size_div, size_max, size_mul, size_sub, smaller_size
 from tinyweb.graph.schedule.indexing import same
@@ -262,8 +262,12 @@ def space_to_depth(call: Call, x: Tensor) -> Tensor:
     b = call.integer("blocksize")
     dcr = call.choice("mode", "DCR", ("DCR", "CRD")) == "DCR"
     n, c = x.shape[0], fixed(x.shape[1])
-    if any(isinstance(s, int) and s % b for s in x.shape[2:]):
-        raise call.error(f"planes of {list(x.shape[2:])} are not made of blocks of {b}")
+    for s in x.shape[2:]:
+        left = size_sub(s, size_mul(size_div(s, b), b))
+        if size_low(size_sub(0, left)) < 0:
+            if isinstance(left, int):
+                raise call.error(f"planes of {list(x.shape[2:])} are not made of blocks of {b}")
+            raise call.unsupported(f"planes need not be made of blocks of {b}: {fixed_hint([s])}")
     t = x.unfold(2, b, b).unfold(3, b, b)  # (n, c, h / b, w / b, b, b)
     t = t.permute(0, 4, 5, 1, 2, 3) if dcr else t.permute(0, 1, 4, 5, 2, 3)
     return t.reshape(n, c * b * b, *t.shape[4:])
