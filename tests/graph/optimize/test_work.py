@@ -162,6 +162,19 @@ def test_what_memory_names_is_not_written_out() -> None:
         assert len(program.uops) < 3000
 
 
+@pytest.mark.parametrize("target", ["cpu", "cpu16"])
+@pytest.mark.parametrize(("many", "size"), [(6, 20), (40, 25), (3, 111)])
+def test_what_is_repeated_is_read_in_vectors(many: int, size: int, target: str) -> None:
+    """As by a Kronecker product: places within what is repeated, and which one it is, are loops of their own."""
+    a, b = empty(many, many), empty(size, size)
+    out = empty(many * size, many * size)
+    whole = (a[:, None, :, None] * b[None, :, None, :]).reshape(many * size, many * size)
+    (call,) = capture(lambda: out.assign(whole)).calls
+    program = lower(optimize(call.kernel, TARGETS[target]), TARGETS[target])
+    assert not any(u.op in (Ops.FLOORDIV, Ops.MOD) for u in program.uops)
+    assert any(u.op is Ops.LOAD and u.shape for u in program.uops)
+
+
 if __name__ == "__main__":
     for kernel_name in KNOWN:
         print(f'    "{kernel_name}": {measured(kernel_name)},')

@@ -35,6 +35,7 @@ def schedule_for_c(b: Builder) -> bool:
     b.fuse()
     divide(b)
     if b.k.dominant is None:
+        delinearize(b)
         elementwise(b, b.k.outputs, 2 * b.target.vector_lanes)
         share(b)
     elif not sum_of_rows(b, b.k.dominant) and not windows(b, b.k.dominant):
@@ -78,6 +79,35 @@ def divide(b: Builder) -> None:
         b.rewrite(Divide(r.arg.name, at))
     else:
         b.rewrite(Divide(r.arg.name, at, blocks), Bind(f"{r.arg.name}.block", AxisKind.GRID))
+
+
+def delinearize(b: Builder) -> None:
+    """An axis i of which loads know only i // n and i % n, as of what is repeated or interleaved, becomes these two,
+    where one of them is long enough for vectors."""
+    k = b.k
+    if k.in_place or k.pointer_chasing:
+        return
+    for r in k.outputs:
+        sizes, size = _divisors(k, r), k.exact(r)
+        n = next(iter(sizes), 1)
+        if len(sizes) == 1 and isinstance(size, int) and size % n == 0 and size > n >= b.target.vector_lanes:
+            b.attempt(Split(r.arg.name, n))
+    b.rewrite()
+
+
+def _divisors(k: Analysis, r: UOp) -> set[int]:
+    """The numbers that loads divide an axis by; none if one reads it otherwise, or nothing is computed of it."""
+    found: set[int] = set()
+    stack = [s for u in k.nodes if u.op is Ops.LOAD for s in u.src[1:] if r in s.ranges]
+    while stack:
+        u = stack.pop()
+        if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r and u.src[1].op is Ops.CONST:
+            found.add(u.src[1].arg)
+        elif u is r:
+            return set()
+        else:
+            stack += [s for s in u.src if r in s.ranges]
+    return found
 
 
 def elementwise(b: Builder, axes: list[UOp], most: int) -> None:
