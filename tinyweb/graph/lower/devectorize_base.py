@@ -59,7 +59,7 @@ class Expansion:
             base, strides = index, {}
             for r in index.lanes:
                 parts = split_by(base, r)
-                if parts is not None and isinstance(parts[0], int):
+                if parts is not None:
                     strides[r], base = parts[0], parts[1]
             self._affine[index] = (simplify(base), strides)
         return self._affine[index]

@@ -96,7 +96,7 @@ def _bounded(r: UOp, clause: UOp) -> UOp | None:
     """The loop as far as a clause holds, where that depends on something; None where there is no such end."""
     less, more = _sides(clause)
     stride, rest = split_by(less, r) or (0, less)
-    if not isinstance(stride, int) or stride <= 0 or r in more.ranges:
+    if stride <= 0 or r in more.ranges:
         return None
     steps = _quotient(simplify(more - rest), stride)
     if any(is_lane(x) or nest_key(x) >= nest_key(r) for x in steps.ranges):

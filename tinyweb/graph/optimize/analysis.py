@@ -34,9 +34,8 @@ class Analysis:
         self.reduced = [r for r in ranges if r.arg.reduce]
         self.reduces = [u for u in self.nodes if u.op is Ops.REDUCE]
         self.stores = list(kernel.src)
-        self._stride: dict[tuple[UOp, UOp], tuple[int, UOp] | None] = {}
-        self._follows: dict[tuple[UOp, UOp, int], bool | None] = {}
-        self._one: dict[tuple[UOp, UOp, int], bool] = {}
+        self._split: dict[tuple[UOp, UOp], tuple[int, UOp] | None] = {}
+        self._in_blocks: dict[tuple[UOp, UOp, int], tuple[int, UOp] | None] = {}
 
     def size(self, r: UOp) -> int:
         """The largest size of an axis."""
@@ -51,10 +50,9 @@ class Analysis:
     def split(self, access: UOp, r: UOp) -> tuple[int, UOp] | None:
         """(stride, rest) of a LOAD's or STORE's index in an axis; None if the stride is not one number."""
         key = (access.src[1], r)
-        if key not in self._stride:
-            parts = split_by(access.src[1], r)
-            self._stride[key] = (parts[0], parts[1]) if parts is not None and isinstance(parts[0], int) else None
-        return self._stride[key]
+        if key not in self._split:
+            self._split[key] = split_by(*key)
+        return self._split[key]
 
     def step(self, access: UOp, r: UOp) -> int:
         """Elements of memory between two steps of an axis; 0 if that is not one number."""
@@ -63,43 +61,31 @@ class Analysis:
     def contiguous(self, access: UOp, r: UOp) -> bool:
         return self.step(access, r) == 1
 
+    def in_blocks(self, access: UOp, r: UOp, width: int) -> tuple[int, UOp] | None:
+        """(stride, rest) of an index within each (aligned) block of `width` steps, maybe through divisions."""
+        key = (access.src[1], r, width)
+        if key not in self._in_blocks:
+            outer, inner = (
+                UOp(Ops.RANGE, r.dtype, (as_index(size),), Axis(f" {name}", r.arg.order))
+                for name, size in (("outer", max(self.size(r) // width, 1)), ("inner", width))
+            )
+            self._in_blocks[key] = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
+        return self._in_blocks[key]
+
     def follows(self, access: UOp, r: UOp, width: int, aligned: bool = True) -> bool:
         """Whether (aligned) blocks of `width` steps of the axis walk over neighbours, maybe through a division."""
-        key = (access.src[1], r, width)
-        if key not in self._follows:
-            blocks = as_index(max(self.size(r) // width, 1))
-            outer = UOp(Ops.RANGE, r.dtype, (blocks,), Axis(" outer", r.arg.order))
-            inner = UOp(Ops.RANGE, r.dtype, (as_index(width),), Axis(" inner", r.arg.order))
-            parts = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
-            self._one[key] = parts is not None and parts[0] == 0
-            self._follows[key] = None if parts is None or parts[0] != 1 else const_factor(parts[1]) % width == 0
-        return self._follows[key] is True or (not aligned and self._follows[key] is False)
-
-    def step_in_blocks(self, access: UOp, r: UOp, width: int) -> int:
-        """Elements of memory between the steps of each (aligned) block of `width`, maybe through divisions; 0 if that
-        is not one number.
-        """
-        outer, inner = (
-            UOp(Ops.RANGE, r.dtype, (as_index(size),), Axis(f" {name}", r.arg.order))
-            for name, size in (("outer", max(self.size(r) // width, 1)), ("inner", width))
-        )
-        parts = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
-        return parts[0] if parts is not None and isinstance(parts[0], int) else 0
+        stride, rest = self.in_blocks(access, r, width) or (0, r)
+        return stride == 1 and not (aligned and const_factor(rest) % width)
 
     def merit(self, accesses: list[UOp], r: UOp, width: int, aligned: bool = True) -> tuple[int, int]:
         """How good a vector along an axis is: accesses that follow it less those that jump; then the traffic it
         serves.
         """
         follow = [a for a in accesses if self.follows(a, r, width, aligned)]
-        jump = [
-            a for a in accesses if r in a.src[1].ranges and a not in follow and not self._constant_in_block(a, r, width)
-        ]
+        # a block that reads one element, the scale of a group, neither follows nor jumps
+        others = [a for a in accesses if r in a.src[1].ranges and a not in follow]
+        jump = [a for a in others if (self.in_blocks(a, r, width) or (1,))[0] != 0]
         return len(follow) - len(jump), width * sum(self.traffic(a) for a in follow)
-
-    def _constant_in_block(self, access: UOp, r: UOp, width: int) -> bool:
-        """Whether a block of the axis reads one element: the scale of a group."""
-        self.follows(access, r, width)
-        return self._one.get((access.src[1], r, width), False)
 
     @cached_property
     def dominant(self) -> UOp | None:

@@ -285,7 +285,7 @@ def beside(b: Builder, load: UOp, axes: list[UOp], steps: int) -> int:
     word = 32 // load.src[0].dtype.bits
     for r in axes:
         count = power_of_two(b.size(r.arg.name), WIDE // 32) if b.left(r) == r.arg.name else 1
-        while count > 1 and (steps < WORKGROUP * count or b.k.step_in_blocks(load, r, count) != word):
+        while count > 1 and (steps < WORKGROUP * count or (b.k.in_blocks(load, r, count) or (0,))[0] != word):
             count //= 2
         if count > 1:
             b.tile(r.arg.name, count, AxisKind.UNROLL)

@@ -78,8 +78,8 @@ def walked_as_one(kernel: UOp, fuse: Fuse) -> UOp | None:
     pair = find_axis(kernel, fuse.axis), find_axis(kernel, fuse.inner)
     for u in kernel.toposort():
         if u.op in (Ops.LOAD, Ops.STORE) and any(r in u.src[1].ranges for r in pair):
-            strides = [parts[0] if (parts := split_by(u.src[1], r)) is not None else None for r in pair]
-            if not isinstance(strides[1], int) or strides[0] != strides[1] * int(pair[1].src[0].arg):
+            outer, inner = (split_by(u.src[1], r) for r in pair)
+            if outer is None or inner is None or outer[0] != inner[0] * int(pair[1].src[0].arg):
                 return None
     whole = fuse.apply(kernel)
     # the axis may be gone: of single steps nothing is left

@@ -15,7 +15,7 @@ from typing import ClassVar
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, lane_count, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
-from tinyweb.graph.symbolic import split_by
+from tinyweb.graph.symbolic import stride_of
 from tinyweb.graph.target import Target
 
 LEAST = 1 << 17  # bytes of a parameter: of a smaller one much is cached already
@@ -72,23 +72,17 @@ def read_in_order(kernel: UOp) -> list[UOp]:
     return found
 
 
-def _stride(load: UOp, r: UOp) -> int:
-    """Elements between what neighbouring steps of a range read; 0 where that is not one number."""
-    parts = split_by(load.src[1], r)
-    return parts[0] if parts is not None and isinstance(parts[0], int) else 0
-
-
 def _blocks(load: UOp, grid: UOp, steps: int) -> int:
     """Elements that the blocks of all steps of the grid cover, those of parts of them that lie behind each other."""
-    size = _stride(load, grid) * steps
-    for r in sorted(load.lanes, key=lambda r: _stride(load, r)):
-        size *= lane_count(r) if _stride(load, r) == size else 1
+    size = stride_of(load.src[1], grid) * steps
+    for r in sorted(load.lanes, key=lambda r: stride_of(load.src[1], r)):
+        size *= lane_count(r) if stride_of(load.src[1], r) == size else 1
     return size
 
 
 def _together(load: UOp) -> int:
     """Elements side by side that the lanes of a load read."""
     run = 1
-    for r in sorted(load.lanes, key=lambda r: _stride(load, r)):
-        run *= lane_count(r) if _stride(load, r) == run else 1
+    for r in sorted(load.lanes, key=lambda r: stride_of(load.src[1], r)):
+        run *= lane_count(r) if stride_of(load.src[1], r) == run else 1
     return run

@@ -15,7 +15,7 @@ from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, MATRIX_STEPS, shift_into
 from tinyweb.graph.optimize.rewrite import filling, loads_summed, loops_of, ranges_of
-from tinyweb.graph.symbolic import split_by
+from tinyweb.graph.symbolic import stride_of
 from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
@@ -379,5 +379,4 @@ def _thread_order(load: UOp) -> Callable[[UOp], tuple[int, int]]:
 
 
 def _stride(load: UOp, r: UOp) -> int:
-    parts = split_by(load.src[1], r)
-    return abs(parts[0]) if parts is not None and isinstance(parts[0], int) and parts[0] else 1 << 30
+    return abs(stride_of(load.src[1], r)) or 1 << 30

@@ -75,7 +75,7 @@ def _covers(store: UOp) -> bool:
     strides: dict[int, int] = {}
     for r in rest.ranges:
         parts = split_by(rest, r)
-        if parts is None or not isinstance(parts[0], int) or r.src[0].op is not Ops.CONST:
+        if parts is None or r.src[0].op is not Ops.CONST:
             return False
         rest = parts[1]
         strides[parts[0]] = int(r.src[0].arg)

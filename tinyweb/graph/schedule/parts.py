@@ -165,7 +165,7 @@ def _pieces(kernel: UOp, divided: Mapping[int, Parts]) -> Iterator[UOp]:
 def _cuts(index: UOp, r: UOp, parts: Parts, met: Sequence[int]) -> Iterator[int]:
     """Steps of an axis before which an index lies wholly in other parts than from there on, or than one step later."""
     stride, rest = split_by(index, r) or (0, index)
-    if not isinstance(stride, int) or stride <= 0:
+    if stride <= 0:
         return
     for part in met[1:]:
         border = parts.starts[part]

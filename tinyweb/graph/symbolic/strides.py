@@ -1,24 +1,27 @@
-"""How an expression depends on one range: linearly with a stride, or otherwise."""
+"""How an expression depends on one range: linearly with a stride that is one number, or otherwise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from tinyweb.graph.ir.ops import Ops
-from tinyweb.graph.ir.uop import Size, UOp
+from tinyweb.graph.ir.uop import UOp
 from tinyweb.graph.symbolic.simplify import simplify
 
 
-def split_by(expr: UOp, range_: UOp) -> tuple[Size, UOp] | None:
-    """(stride, rest) with expr == range_ · stride + rest and neither depending on range_; None if it is not linear.
-
-    The stride is an int where it is constant. `range_` may be any node, usually a RANGE.
+def split_by(expr: UOp, range_: UOp) -> tuple[int, UOp] | None:
+    """(stride, rest) with expr == range_ · stride + rest and rest not depending on range_, which may be any node; None
+    if there are no such.
     """
     parts = _split(expr, range_, _depends_on(expr, range_))
-    if parts is None:
+    if parts is None or parts[0].op is not Ops.CONST:
         return None
-    stride, rest = parts
-    return int(stride.arg) if stride.op is Ops.CONST else stride, rest
+    return int(parts[0].arg), parts[1]
+
+
+def stride_of(expr: UOp, range_: UOp) -> int:
+    """The stride of `split_by`; 0 where there is none."""
+    return (split_by(expr, range_) or (0,))[0]
 
 
 def _depends_on(expr: UOp, leaf: UOp) -> Callable[[UOp], bool]:
