@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 
@@ -86,6 +87,16 @@ class Analysis:
         others = [a for a in accesses if r in a.src[1].ranges and a not in follow]
         jump = [a for a in others if (self.in_blocks(a, r, width) or (1,))[0] != 0]
         return len(follow) - len(jump), width * sum(self.traffic(a) for a in follow)
+
+    def vector_axis(
+        self, loads: list[UOp], widths: Iterable[tuple[UOp, int]], most: int, aligned: bool = True
+    ) -> tuple[UOp | None, int]:
+        """The axis that most loads follow, of those with the vector's width along each, and that width; `most`: lanes
+        that count.
+        """
+        found = [(self.merit(loads, r, min(width, most), aligned), r, width) for r, width in widths if width > 1]
+        merit, axis, width = max(found, key=lambda one: one[0], default=((0, 0), None, 1))
+        return (axis, width) if merit > (0, 0) else (None, 1)
 
     @cached_property
     def dominant(self) -> UOp | None:

@@ -306,16 +306,12 @@ def reused(b: Builder, apart: list[UOp]) -> bool:
 # -- vectors and registers --------------------------------------------------------------------------------------
 def vector_axis(b: Builder, loads: list[UOp], bound: list[UOp], free: list[UOp]) -> tuple[UOp | None, int]:
     """The axis that most loads follow, and the vector's width along it."""
-    best: tuple[tuple[int, int], UOp | None, int] = ((0, 0), None, 1)
     lanes = b.target.vector_lanes
     # elements of 4 bits are unpacked by whole words; others, if once, by vectors of their own
     once = (u.dtype.bits for u in loads if u.dtype.bits < 8 or u.ranges.issuperset(free))
     longest = max(lanes, 8) if any(bits < 32 for bits in once) else lanes
-    for r in [*bound, *free]:
-        width = vector_width(b, loads, r, longest if r in bound else min(4 * lanes, 64))
-        if width > 1 and (merit := b.k.merit(loads, r, min(width, lanes), False)) > best[0]:
-            best = (merit, r, width)
-    return best[1], best[2]
+    limits = [*((r, longest) for r in bound), *((r, min(4 * lanes, 64)) for r in free)]
+    return b.k.vector_axis(loads, ((r, vector_width(b, loads, r, limit)) for r, limit in limits), lanes, False)
 
 
 def vector_width(b: Builder, accesses: list[UOp], r: UOp, limit: int) -> int:

@@ -147,7 +147,7 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
     """A workgroup per row or a few: its threads reduce together, then write the row together."""
     k = b.k
     for u in k.reduces:
-        axis, width = vector_axis(b, k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name], [])
+        axis, width = vector_axis(b, k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name])
         if axis is not None:
             b.tile(axis.arg.name, width, AxisKind.VECTOR)
         for r in u.src[1:] if k.volume({*u.src[1:]}) <= SMALL_WINDOW else ():
@@ -194,7 +194,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     k, t = b.k, b.target
     loads = k.loads_of(dominant)
     bound = [r for r in dominant.src[1:] if r.op is Ops.RANGE]
-    axis, width = vector_axis(b, loads, bound, rows)
+    axis, width = vector_axis(b, loads, [*bound, *rows])
     follow = [u for u in loads if axis in rows and k.follows(u, axis, width)]
     main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
@@ -273,7 +273,7 @@ def vectors_apart(b: Builder, dominant: UOp) -> None:
     mine = {*dominant.src[1:], *dominant.ranges}
     for u in b.k.reduces:
         if mine.isdisjoint(u.src[1:]):
-            axis, width = vector_axis(b, b.k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name], [])
+            axis, width = vector_axis(b, b.k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name])
             if axis is not None and b.size(axis.arg.name) % (width * LARGE_WORKGROUP) == 0:
                 b.tile(axis.arg.name, width, AxisKind.VECTOR)
 
@@ -349,14 +349,10 @@ def vector_along_stores(b: Builder, axes: list[UOp]) -> bool:
     return best is not None
 
 
-def vector_axis(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp]) -> tuple[UOp | None, int]:
+def vector_axis(b: Builder, loads: list[UOp], axes: list[UOp]) -> tuple[UOp | None, int]:
     """The axis that most loads follow, and the vector's width along it."""
-    best: tuple[tuple[int, int], UOp | None, int] = ((0, 0), None, 1)
-    for r in [*bound, *rows]:
-        width = b.k.width(loads, r, widest(b, loads))
-        if width > 1 and (merit := b.k.merit(loads, r, width)) > best[0]:
-            best = (merit, r, width)
-    return best[1], best[2]
+    limit = widest(b, loads)
+    return b.k.vector_axis(loads, ((r, b.k.width(loads, r, limit)) for r in axes), limit)
 
 
 def widest(b: Builder, accesses: list[UOp]) -> int:
