@@ -108,6 +108,8 @@ def test_version() -> None:
     [
         (["foo"], "No such command 'foo'"),
         (["serve"], "Missing argument 'SITE'"),
+        (["serve", ".", "--allow-host", "box.example:8000"], "'box.example:8000' is no name of a host"),
+        (["api", "m", "--allow-host", "::1", "--allow-host", "http://box"], "'http://box' is no name of a host"),
         (["serve", "nowhere"], "There is no folder nowhere"),
         (["serve", "nowhere", "--port", "http"], "'--port'"),
         (["serve", "nowhere", "--port", "65536"], "'--port'"),

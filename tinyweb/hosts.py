@@ -18,6 +18,16 @@ def ascii_host(name: str) -> str:
         return name.lower()
 
 
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a host in a request: without a scheme, a port or a path; or an address."""
+    if re.fullmatch(r"[^:/\[\]@?#\s*]+", text):
+        return True
+    try:
+        return bool(_address(text))
+    except ValueError:
+        return False
+
+
 def is_own(host: str, address: str, names: Collection[str]) -> bool:
     """Whether a Host header, of a connection to `address` of this machine, is that address, a name of the machine for
     itself, or one of `names`, as `ascii_host` writes them.

@@ -145,6 +145,9 @@ def test_refused_before_any_work(built: None, tmp_path: Path, monkeypatch: pytes
     refuse(DetectOptions(profile="phone", targets=("wasm",)), "--profile phone is a device of another target")
     refuse(DetectOptions(evaluate=tmp_path / "no.png"), r"no\.png is no picture, nor a folder of them")
     refuse(DetectOptions(evaluate=tmp_path), "is no picture, nor a folder of them")
+    (tmp_path / "a.png").write_bytes(b"none")
+    with pytest.raises(ModelFormatError, match=r"a\.png is no picture that can be read"):
+        export_detect(tmp_path / "x.pt", tmp_path / "site", DetectOptions(evaluate=tmp_path))
     refuse(DetectOptions(max_boxes=0), "0 boxes are not possible")
     monkeypatch.undo()
     monkeypatch.setattr(export, "check_page", lambda task: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 
 from tinyweb.errors import ModelFormatError
+from tinyweb.formats.control_tokens import understood
 from tinyweb.formats.tokenizer import TextStream, Tokenizer, load_backend
 
 
@@ -66,6 +68,43 @@ def test_the_largest_id(tmp_path: Path) -> None:
         with pytest.raises(ModelFormatError, match=f"a token with the id {parts[key]}, beyond the limit of {1 << 24}"):
             Tokenizer.from_folder(tmp_path)
         parts[key] = usual
+
+
+def test_texts_that_would_grow(tmp_path: Path) -> None:
+    """By a factor that a normalizer, or several, put in for what they find."""
+    path = folder(tmp_path) / "tokenizer.json"
+    content = json.loads(path.read_text())
+
+    def read(part: str, kind: str, *replaced: tuple[dict[str, str], str]) -> None:
+        inner = [{"type": "Replace", "pattern": pattern, "content": put} for pattern, put in replaced]
+        path.write_text(json.dumps({**content, part: {"type": "Sequence", kind: [*inner, *inner]}}))
+        Tokenizer.from_folder(tmp_path)
+
+    read("normalizer", "normalizers", ({"String": "ab"}, "c" * 32))  # 16 times 16
+    read("decoder", "decoders", ({"Regex": "[ab]"}, "c" * 15))
+    read("normalizer", "normalizers", ({"String": "a" * 9}, "c"), ({"String": "b"}, "d" * 16))
+    for pattern, put in (({"String": "ab"}, "c" * 33), ({"Regex": "a"}, "c" * 16)):
+        with pytest.raises(
+            ModelFormatError, match=r"tokenizer\.json: its 'normalizer' makes texts more than 256 times"
+        ):
+            read("normalizer", "normalizers", (pattern, put))
+        with pytest.raises(ModelFormatError, match="its 'decoder' makes texts more than 256 times as long"):
+            read("decoder", "decoders", (pattern, put))
+    with pytest.raises(ModelFormatError, match="replaces an empty text, which is everywhere"):
+        read("normalizer", "normalizers", ({"String": ""}, "a"))
+
+
+def test_what_the_library_prints(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A panic's stack goes nowhere; what else is printed comes."""
+    path = folder(tmp_path) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}))
+    with pytest.raises(ModelFormatError, match="no tokenizer this version understands"):
+        Tokenizer.from_folder(tmp_path)
+    with understood(), understood():
+        os.write(2, b"hidden")
+    os.write(2, b"shown")
+    assert capfd.readouterr().err == "shown"
 
 
 def test_a_base_model_continues_a_text(tmp_path: Path) -> None:

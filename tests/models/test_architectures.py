@@ -332,6 +332,8 @@ def test_usual_patterns_of_layers() -> None:
     assert windows("Gemma3ForCausalLM") == "w w w w w . w w"
     assert windows("Olmo3ForCausalLM") == "w w w . w w w ."
     assert windows("Cohere2ForCausalLM") == "w w w .n w w w .n"
+    assert windows("Exaone4ForCausalLM", sliding_window_pattern="LLG") == "w w .n w w .n w w"
+    assert windows("Exaone4ForCausalLM", sliding_window_pattern=2) == "w .n w .n w .n w .n"
     assert windows("SmolLM3ForCausalLM") == ". . . .n . . . .n"
 
 
@@ -387,7 +389,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("DeepSeek-V3", {"num_experts_per_tok": 5}, "'num_experts_per_tok' must be an integer from 1 to 4"),
     ("Mixtral", {"num_experts_per_tok": 6}, "'num_experts_per_tok' must be an integer from 1 to 5"),
     ("gpt-oss", {"swiglu_alpha": 2}, "'swiglu_alpha' 2 is not supported"),
-    ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_fast": 1}}, "'beta_slow' must be below"),
+    ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_fast": 0.5}}, "'beta_slow' is above"),
 ]
 
 

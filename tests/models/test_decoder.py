@@ -50,6 +50,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "mlp bias": {"mlp_bias": True},
     "another theta": {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}},
     "linear scaling": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}},
+    "scaling by a step": {"rope_parameters": {**LLAMA3, "low_freq_factor": 4.0}},
     "eps": {"rms_norm_eps": 1e-2},
     "mistral": {"architecture": "mistral", "sliding_window": None},
 }
@@ -257,7 +258,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tie_word_embeddings": 1}, "'tie_word_embeddings' must be true or false"),
     ({"rope_parameters": {"rope_type": "axial", "factor": 2}}, "rotary scaling 'axial' is not supported"),
     ({"rope_parameters": {"rope_type": "llama3", "factor": 2}}, "lacks 'low_freq_factor'"),
-    ({"rope_parameters": {**LLAMA3, "low_freq_factor": 4.0}}, "'low_freq_factor' must be below"),
+    ({"rope_parameters": {**LLAMA3, "low_freq_factor": 5.0}}, "'low_freq_factor' is above"),
     ({"rope_parameters": None, "rope_scaling": {"type": "su", "factor": 2}}, "rotary scaling 'su'"),
     ({"rope_parameters": [1]}, "'rope_parameters' must be an object"),
     ({"attention_bias": True}, r"no tensor 'model\.layers\.0\.self_attn\.q_proj\.bias'"),

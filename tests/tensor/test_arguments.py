@@ -26,7 +26,7 @@ from tests.tensor.arguments.pools import Array
 from tests.tensor.arguments.spec import Call, Spec, draw
 from tests.tensor.test_names import FUNCTIONS as NAMESPACE
 from tests.tensor.test_names import public
-from tinyweb import Tensor, dtypes
+from tinyweb import Tensor, Variable, dtypes
 from tinyweb.errors import DeviceError
 
 SPECS: dict[str, Spec] = METHODS | LINALG | FUNCTIONS
@@ -295,6 +295,7 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
             lambda x: Tensor.arange(0, 3, 0.5, dtype="int32"),
             "arange: start, end and step must be finite and step not 0, got (0, 3, 0)",
         ),
+        (lambda x: Tensor.arange(Variable("n", 1, 8)), "of a size that varies take that of the largest"),
         (lambda x: x.unflatten(0, ()), "unflatten: needs at least one size for axis 0 of (2, 3)"),
         (lambda x: x.cosine_embedding_loss(x[0], Tensor([1, 1])), "(2, 3) and (3,) must have as many axes"),
         (lambda x: x.unsqueeze(0).interpolate(scale_factor=np.inf), "interpolate: needs one positive number"),

@@ -80,11 +80,16 @@ class Creation(Operators):
 
         int32 for whole numbers (int64 where they do not fit), else float32. An integer `dtype` cuts the fractions of
         start and step off, and counts up to `end` as it was given (int64 up to its whole part), as PyTorch does.
-        ValueError for a step of 0, or one that leads away from `end`.
+        ValueError for a step of 0, or one that leads away from `end`; TypeError for a size that varies.
         """
         if end is None:
             start, end = 0, start
         given = (start, end, step)
+        if not all(isinstance(x, int | float) for x in given):
+            raise TypeError(
+                f"arange: start, end and step must be numbers, got {given}: of a size that varies take that of the "
+                "largest, and of it the first ones ([:n])"
+            )
         finite, whole = all(map(math.isfinite, given)), all(isinstance(x, int) for x in given)
         if finite and (end - start) * step < 0:
             raise ValueError(f"arange: a step of {step} leads from {start} away from {end}")

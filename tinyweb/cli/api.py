@@ -8,6 +8,7 @@ import typer
 
 from tinyweb.cli.common import (
     FROM,
+    AllowHost,
     CacheChoice,
     Debug,
     DeviceChoice,
@@ -47,13 +48,7 @@ def api(
             metavar="ORIGIN", help="Let pages of this origin ask (repeatable; *: any), beside those of this machine."
         ),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="One more host name to answer to (repeatable), beside localhost and the address itself.",
-        ),
-    ] = None,
+    allow_host: AllowHost = None,
     device: DeviceChoice = None,
     quant: RunQuant = None,
     context: Annotated[

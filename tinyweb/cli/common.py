@@ -156,6 +156,24 @@ DEVICES = "A device, as CPU, WEBGPU or, the second of its kind, CPU:1; several, 
 DeviceChoice = Annotated[
     str | None, typer.Option("--device", help=f"{DEVICES} (default: TINYWEB_DEVICE or CPU).", show_default=False)
 ]
+
+
+def _host_names(given: list[str] | None) -> list[str] | None:
+    from tinyweb.hosts import is_name
+
+    for name in given or ():
+        if not is_name(name):
+            raise typer.BadParameter(f"{name[:100]!r} is no name of a host: write it without scheme and port")
+    return given
+
+
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", callback=_host_names,
+        help="One more host name to answer to (repeatable), beside localhost and the address itself.",
+    ),
+]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error.")

@@ -12,6 +12,7 @@ import typer
 
 from tinyweb.cli.common import (
     FROM,
+    AllowHost,
     AsJson,
     Debug,
     Dims,
@@ -34,10 +35,7 @@ def serve(
     no_isolation: Annotated[
         bool, typer.Option("--no-isolation", help="Leave the headers out that allow threads.")
     ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="One more host name to answer to (repeatable), beside localhost and the address itself."),
-    ] = None,
+    allow_host: AllowHost = None,
     allow_embedding: Annotated[
         bool, typer.Option("--allow-embedding", help="Let pages of other sites show this one in a frame.")
     ] = False,

@@ -19,10 +19,13 @@ SAME = 0.5  # overlap of boxes that are the same
 
 
 def read_pictures(path: Path) -> list[Path]:
-    """The picture at `path`, or those in this folder, by name; ExportError where there is none."""
+    """The picture at `path`, or those in this folder, by name. ExportError where there is none, ModelFormatError for
+    one that cannot be read."""
     found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
     if not found or not found[0].is_file():
         raise ExportError(f"--evaluate {path} is no picture, nor a folder of them ({', '.join(SUFFIXES)}).")
+    for picture in found[:MOST]:
+        read_image(picture)
     return found[:MOST]
 
 

@@ -8,7 +8,9 @@ normalizer that takes the mark out again after control tokens have been recognis
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,11 +74,45 @@ class ControlTokens:
         return {**content, "model": model, "normalizer": normalizer, "added_tokens": added}
 
 
+class _Quiet:
+    """While open, what is written to standard error below Python goes nowhere: a panic of the library is written there
+    with its stack, before it is an exception here. Threads may have it open side by side."""
+
+    def __init__(self) -> None:
+        self._lock, self._open, self._kept = threading.Lock(), 0, -1
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._open += 1
+            if self._open > 1:
+                return
+            try:
+                self._kept = os.dup(2)
+            except OSError:  # there is none
+                return
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._open -= 1
+            if self._open or self._kept < 0:
+                return
+            os.dup2(self._kept, 2)
+            os.close(self._kept)
+            self._kept = -1
+
+
+_quiet = _Quiet()
+
+
 @contextmanager
 def understood(where: str | Path = "tokenizer.json") -> Iterator[None]:
     """ModelFormatError, which names the file, where the library finds in here that a tokenizer is damaged."""
     try:
-        yield
+        with _quiet:
+            yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, TypeError, ModelFormatError):
         raise
     except BaseException as e:

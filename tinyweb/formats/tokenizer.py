@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from tinyweb.formats.huggingface import Config, ModelFolder, parse_json, read_te
 from tinyweb.formats.longest_match import END, VOCABULARY, for_long_words, hub_vocabulary, tokenizer_json
 from tinyweb.formats.source import open_model
 
+MAX_GROWTH = 256  # of a text by what a tokenizer replaces in it
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -178,13 +180,38 @@ def filled_with(folder: ModelFolder) -> int | None:
 
 
 def _backend(text: str, path: Path) -> tokenizers.Tokenizer:
-    _check_ids(parse_json(text, str(path)), path)  # with clear messages
+    content = parse_json(text, str(path))
+    _check_ids(content, path)  # with clear messages
+    for part in ("normalizer", "decoder"):
+        if _growth(content.get(part), path) > MAX_GROWTH:
+            raise ModelFormatError(
+                f"{path}: its {part!r} makes texts more than {MAX_GROWTH} times as long, which could take all memory; "
+                "refused"
+            )
     with understood(path):
         backend = tokenizers.Tokenizer.from_str(text)
     # of training: a text is neither cut nor filled up, which could take all memory
     backend.no_padding()
     backend.no_truncation()
     return backend
+
+
+def _growth(part: Any, path: Path) -> float:
+    """How many times as long a text can become by a normalizer or a decoder that replaces what it finds."""
+    if not isinstance(part, dict):
+        return 1
+    inner = part.get("normalizers", part.get("decoders"))
+    if isinstance(inner, list):
+        return math.prod(_growth(one, path) for one in inner)
+    pattern, content = part.get("pattern"), part.get("content")
+    if part.get("type") != "Replace" or not isinstance(pattern, dict) or not isinstance(content, str):
+        return 1
+    found = pattern.get("String")
+    if found == "":
+        raise ModelFormatError(
+            f"{path} replaces an empty text, which is everywhere; the file is damaged, download it again"
+        )
+    return max(1, len(content) / len(found) if isinstance(found, str) else 1 + len(content))
 
 
 def _check_ids(content: dict[str, Any], path: Path) -> None:

@@ -120,7 +120,10 @@ def _linear(width: int, theta: float, scaling: RotaryScaling, context: int) -> F
 def _llama3(width: int, theta: float, scaling: RotaryScaling, context: int) -> Floats:
     plain = _plain(width, theta)
     turns = np.float32(scaling.original) / (np.float32(2 * math.pi) / plain)
-    kept = np.clip((turns - np.float32(scaling.low)) / np.float32(scaling.high - scaling.low), 0, 1)
+    if scaling.low == scaling.high:  # a step
+        kept = (turns >= np.float32(scaling.high)).astype(np.float32)
+    else:
+        kept = np.clip((turns - np.float32(scaling.low)) / np.float32(scaling.high - scaling.low), 0, 1)
     return _blend(plain, scaling.factor, kept)
 
 

@@ -253,8 +253,8 @@ def _scaling(c: Config, given: Config, theta: float, turned: int, kinds: Mapping
 
 
 def _turns(given: Config, low: float, high: float, low_name: str, high_name: str) -> RotaryScaling:
-    if low >= high:
-        raise ModelFormatError(f"{given.where}: {low_name!r} must be below {high_name!r}, found {low:g} and {high:g}")
+    if low > high:
+        raise ModelFormatError(f"{given.where}: {low_name!r} is above {high_name!r}, found {low:g} and {high:g}")
     return RotaryScaling(low=low, high=high)
 
 

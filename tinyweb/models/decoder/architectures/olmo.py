@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tinyweb.formats.huggingface import Config
@@ -37,12 +38,21 @@ def olmo3(c: Config) -> tuple[DecoderConfig, Names]:
 def exaone4(c: Config) -> tuple[DecoderConfig, Names]:
     """EXAONE 4 (LG AI Research 2025): where some layers have windows, the others know no positions."""
     attention = fields.attention(c, fields.rotary(c), bias=False, norm=_norm(c))
-    every = c.integer("sliding_window_pattern", 0, 1024, 4) or 1
     hybrid = fields.window(c) is not None
-    windows = fields.windows(c, lambda i: (i + 1) % every != 0)
+    windows = fields.windows(c, _pattern(c))
     still = replace(attention, rotary=None) if hybrid else attention
     layers = [_after(c, still if window is None else replace(attention, window=window)) for window in windows]
     return fields.decoder(c, layers, _norm(c)), AFTER
+
+
+def _pattern(c: Config) -> Callable[[int], bool]:
+    """Which layers have windows, where the file has no kind for each: all but every so many, or the letters L of a word
+    like "LLLG", which is repeated."""
+    given = c.values.get("sliding_window_pattern")
+    if isinstance(given, str) and given and set(given) <= set("LG"):
+        return lambda i: given[i % len(given)] == "L"
+    every = c.integer("sliding_window_pattern", 0, 1024, 4) or 1
+    return lambda i: (i + 1) % every != 0
 
 
 def _norm(c: Config) -> NormConfig:
