@@ -127,8 +127,9 @@ FUNCTIONS = [
     Function(Ops.LGAMMA, "lgamma", _lgamma, 6, 6, (1.0, 2.0, 8.0), "x < 0: beside lgamma(1 - x)", _terms(_lgamma)),
     Function(Ops.DIGAMMA, "digamma", _digamma, 6, 6, (1.4616, 8.0), "x < 0: beside digamma(1 - x)", _terms(_digamma)),
     Function(Ops.POW, "pow", np.power, 1.5, 2, note="special cases of IEEE 754-2019, 9.2.1"),
+    Function(Ops.FMOD, "fmod", np.fmod, 0, 0, note="exact"),
 ]  # fmt: skip
-BINARY = (Ops.DIV, Ops.POW)
+BINARY = (Ops.DIV, Ops.POW, Ops.FMOD)
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------

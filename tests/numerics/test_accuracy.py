@@ -34,7 +34,7 @@ def test_halves_go_through_float32(device: str) -> None:
     x = np.array([-2.0, -0.3, 0.0, 0.7, 3.0, np.inf, np.nan], np.float16)
     for op in sorted(EXPANSIONS):
         t = Tensor(x, device=device)
-        src = (t.uop, t.uop) if op is Ops.POW else (t.uop,)
+        src = (t.uop, t.uop) if op in accuracy.BINARY else (t.uop,)
         half = Tensor._wrap(UOp(op, dtypes.float16, src), device)
         wide = tuple(UOp(Ops.CAST, dtypes.float32, (s,)) for s in src)
         single = Tensor._wrap(UOp(op, dtypes.float32, wide), device)

@@ -23,6 +23,7 @@ BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] =
     "div": (lambda a, b: a / b, np.divide),
     "maximum": (lambda a, b: a.maximum(b), np.maximum),
     "minimum": (lambda a, b: a.minimum(b), np.minimum),
+    "fmod": (lambda a, b: a.fmod(b), np.fmod),
     "less": (lambda a, b: a < b, np.less),
     "less_equal": (lambda a, b: a <= b, np.less_equal),
     "greater": (lambda a, b: a > b, np.greater),

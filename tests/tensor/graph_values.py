@@ -26,8 +26,8 @@ UNARY: dict[Ops, Callable[[Any], Any]] = {
     Ops.ERFC: np.vectorize(math.erfc, [np.float64]),
 }  # fmt: skip
 BINARY: dict[Ops, Callable[[Any, Any], Any]] = {
-    Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.DIV: np.true_divide, Ops.POW: np.power, Ops.MAX: np.maximum,
-    Ops.FLOORDIV: lambda a, b: np.where(b == 0, 0, a // np.where(b == 0, 1, b)),
+    Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.DIV: np.true_divide, Ops.POW: np.power, Ops.FMOD: np.fmod,
+    Ops.MAX: np.maximum, Ops.FLOORDIV: lambda a, b: np.where(b == 0, 0, a // np.where(b == 0, 1, b)),
     Ops.MOD: lambda a, b: np.where(b == 0, a, a % np.where(b == 0, 1, b)),
     Ops.AND: np.bitwise_and, Ops.OR: np.bitwise_or, Ops.XOR: np.bitwise_xor, Ops.SHL: np.left_shift,
     Ops.SHR: np.right_shift, Ops.LESS: np.less, Ops.EQUAL: np.equal,

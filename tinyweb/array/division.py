@@ -6,7 +6,6 @@ import math
 from typing import Any, Self
 
 from tinyweb.array.functions import Functions
-from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops
 
 
@@ -80,41 +79,8 @@ class Division(Functions):
         return b.eq(0).where(quotient, down)._without_gradient(self)
 
     def _truncated_rest(self, b: Self) -> Self:
-        """fmod of floats: long division of the significands as integers, as many bits at a time as a word has room for.
-        No gradient."""
-        d = self.dtype
-        wide = d if d is dtypes.float64 else dtypes.float32
-        x, y = self.cast(wide), b.cast(wide)
-        word = dtypes.uint64 if wide.bits == 64 else dtypes.uint32
-        places = wide.mantissa
-        spare = places - d.mantissa  # low bits that are 0 in numbers of the narrower dtype
-
-        def parts(t: Self) -> tuple[Self, Self]:
-            """(significand, exponent field): |t| = significand · 2^(field - constant)"""
-            raw = t.bitcast(word).bitwise_and((1 << (wide.bits - 1)) - 1)
-            field = raw.bitwise_right_shift(places)
-            normal = field.ne(0)
-            significand = raw.bitwise_and((1 << places) - 1).add(normal.where(raw._constant(1 << places), 0))
-            return significand.bitwise_right_shift(spare), normal.where(field, 1)
-
-        top, above = parts(x)
-        bottom, below = parts(y)
-        bottom = bottom.maximum(1)
-        smaller = above.less(below)
-        gap = smaller.where(0, above.sub(below))
-        rest = top._binary(Ops.MOD, bottom, "fmod")
-        step = word.bits - d.mantissa - 1
-        longest = min(2 * wide.bias, 2 * d.bias + d.mantissa)
-        for _ in range(-(-longest // step)):
-            now = gap.less(step).where(gap, step)
-            rest = rest.bitwise_left_shift(now)._binary(Ops.MOD, bottom, "fmod")
-            gap = gap.sub(now)
-        unit = below.bitwise_left_shift(places).bitcast(wide)
-        size = rest.cast(wide).mul(2.0**-d.mantissa).mul(unit)
-        exact = smaller.where(x.abs(), size)
-        value = x.signbit().where(exact.neg(), exact)
-        undefined = y.eq(0).logical_or(x.isfinite().logical_not()).logical_or(y.isnan())
-        return undefined.where(math.nan, y.isinf().where(x, value)).cast(d)
+        """fmod of floats. No gradient."""
+        return self._binary(Ops.FMOD, b, "fmod")
 
     # -- whole numbers ------------------------------------------------------------------------------------------------
     def gcd(self, other: Any) -> Self:

@@ -112,6 +112,7 @@ class Ops(Enum):
     MUL = auto()
     DIV = auto()  # floats
     POW = auto()  # floats
+    FMOD = auto()  # floats: what is left of the first when the quotient is rounded to zero, exactly
     FLOORDIV = auto()  # integers, rounds to minus infinity; program: see spec
     MOD = auto()  # integers, sign of the divisor
     MAX = auto()
@@ -151,14 +152,14 @@ class Ops(Enum):
 TRANSCENDENTAL = frozenset({
     Ops.EXP, Ops.EXP2, Ops.EXPM1, Ops.LOG, Ops.LOG2, Ops.LOG10, Ops.LOG1P, Ops.SIN, Ops.COS, Ops.TAN, Ops.ASIN,
     Ops.ACOS, Ops.ATAN, Ops.SINH, Ops.COSH, Ops.TANH, Ops.ASINH, Ops.ACOSH, Ops.ATANH, Ops.ERF, Ops.ERFC, Ops.LGAMMA,
-    Ops.DIGAMMA, Ops.POW,
+    Ops.DIGAMMA, Ops.POW, Ops.FMOD,
 })  # fmt: skip
 UNARY = frozenset({
     Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.ROUND, Ops.CAST, Ops.BITCAST, Ops.LOOKUP,
-}) | (TRANSCENDENTAL - {Ops.POW})  # fmt: skip
+}) | (TRANSCENDENTAL - {Ops.POW, Ops.FMOD})  # fmt: skip
 BINARY = frozenset({
     Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LESS,
-    Ops.EQUAL, Ops.POW,
+    Ops.EQUAL, Ops.POW, Ops.FMOD,
 })  # fmt: skip
 TERNARY = frozenset({Ops.WHERE, Ops.MULADD})
 ELEMENTWISE = UNARY | BINARY | TERNARY

@@ -58,6 +58,7 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.ADD: np.add,
     Ops.MUL: np.multiply,
     Ops.DIV: np.divide,
+    Ops.FMOD: np.fmod,
     Ops.MAX: np.maximum,
 }
 # computed as float64, then rounded: NumPy's own functions of float32 are not all within a unit

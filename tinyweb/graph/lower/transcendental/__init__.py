@@ -18,6 +18,7 @@ from tinyweb.graph.lower.transcendental.ieee import add, divide, equal, invert, 
 from tinyweb.graph.lower.transcendental.inverse import acos, asin, atan
 from tinyweb.graph.lower.transcendental.logarithm import acosh, asinh, atanh, log, log1p, log2, log10
 from tinyweb.graph.lower.transcendental.power import pow
+from tinyweb.graph.lower.transcendental.remainder import fmod
 from tinyweb.graph.lower.transcendental.trigonometric import cos, sin, tan
 
 Expansion: TypeAlias = "Callable[..., UOp]"
@@ -26,9 +27,9 @@ EXPANSIONS: dict[Ops, Expansion] = {
     Ops.EXP: exp, Ops.EXP2: exp2, Ops.EXPM1: expm1, Ops.LOG: log, Ops.LOG2: log2, Ops.LOG10: log10, Ops.LOG1P: log1p,
     Ops.SIN: sin, Ops.COS: cos, Ops.TAN: tan, Ops.ASIN: asin, Ops.ACOS: acos, Ops.ATAN: atan, Ops.SINH: sinh,
     Ops.COSH: cosh, Ops.TANH: tanh, Ops.ASINH: asinh, Ops.ACOSH: acosh, Ops.ATANH: atanh, Ops.ERF: erf, Ops.ERFC: erfc,
-    Ops.LGAMMA: lgamma, Ops.DIGAMMA: digamma, Ops.POW: pow,
+    Ops.LGAMMA: lgamma, Ops.DIGAMMA: digamma, Ops.POW: pow, Ops.FMOD: fmod,
 }  # fmt: skip
-BRANCHING = frozenset({Ops.SIN, Ops.COS, Ops.TAN})
+BRANCHING = frozenset({Ops.SIN, Ops.COS, Ops.TAN, Ops.FMOD})
 """With a way for arguments that are rare, which `branches` allows to be left out."""
 CORRECTIONS: dict[Ops, Expansion] = {
     Ops.DIV: divide, Ops.RECIPROCAL: invert, Ops.SQRT: square_root, Ops.EQUAL: equal, Ops.LESS: less,
