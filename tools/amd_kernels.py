@@ -1,16 +1,15 @@
 """Compile every kernel of the networks in kernel_sets.py for AMD GPUs, and write what they take to docs/native.md.
 
-usage: python tools/amd_kernels.py [--chips gfx90a,gfx1100] [--networks "Llama-1B q4"] [--print]
+usage: python tools/amd_kernels.py ["Llama-1B q4" YOLOv8n …] [--chips gfx90a gfx1100]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from kernel_sets import NETWORKS, programs, write_table
+from kernel_sets import NETWORKS, arguments, programs, write_table
 
 from tinyweb.graph.gpu_targets import AMD, amd_target
 from tinyweb.native_runtimes.hip.compile import compile_code_object
@@ -61,19 +60,14 @@ def row(network: str, chip: str, kernels: Sequence[Resources]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chips", default=",".join(AMD))
-    parser.add_argument("--networks", default="; ".join(NETWORKS))
-    parser.add_argument("--print", action="store_true", help="write nothing")
-    given = parser.parse_args()
+    given = arguments(__doc__, list(NETWORKS), list(AMD))
     lines = [HEAD]
-    for network in given.networks.split("; "):
-        for chip in given.chips.split(","):
+    for network in given.sets:
+        for chip in given.chips:
             lines.append(row(network, chip, compiled(network, chip)))
             print(lines[-1], flush=True)
-    if given.print:
-        return
-    write_table("amd_kernels.py", lines)
+    if given.write:
+        write_table("amd_kernels.py", lines)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -152,6 +153,23 @@ def programs(network: str, target: Target) -> Iterator[Program]:
     """… lowered."""
     for kernel in kernels(network, target):
         yield program_for(kernel, target)
+
+
+def arguments(about: str | None, sets: Sequence[str], chips: Sequence[str]) -> argparse.Namespace:
+    """What is asked for: `sets` of kernels by their names and `chips`, all of them where none is named. `write`: that
+    it is everything, which the page shows."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument(
+        "sets", nargs="*", metavar="SET", help=f"default: all, and the page is written: {', '.join(map(repr, sets))}"
+    )
+    parser.add_argument("--chips", nargs="+", default=list(chips), metavar="CHIP")
+    given = parser.parse_args()
+    for name in given.sets:
+        if name not in sets:
+            parser.error(f"there is no set {name!r}: choose of {', '.join(map(repr, sets))}")
+    given.write = not given.sets and given.chips == list(chips)
+    given.sets = given.sets or list(sets)
+    return given
 
 
 def write_table(tool: str, lines: Sequence[str]) -> None:

@@ -11,7 +11,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 REGISTERS, STACK = 0x2F, 0x11  # attributes of four bytes for the symbol and four for its value
+INSTRUCTION, OPCODE = 16, 0x1FF  # bytes of an instruction, and the bits of its first ones that say what it does
+# HMMA, IMMA, QMMA of a warp, HGMMA, IGMMA, QGMMA of a warpgroup, as nvdisasm -hex shows them
+MATRICES = (0x03C, 0x037, 0x07A, 0x1F0, 0x1F1, 0x1F3)
 SIZED = 4  # the form of attributes that say how many bytes follow; others have two in the place of that
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
@@ -41,6 +46,12 @@ def resources(cubin: bytes, log: str) -> dict[str, Resources]:
             said[entry[1]] = sum(map(int, spills.groups())) if spills else 0, int(shared[1]) if shared else 0
     read = attributes(cubin)
     return {name: Resources(read[name][REGISTERS], read[name].get(STACK, 0), *said[name]) for name in said}
+
+
+def matrix_instructions(cubin: bytes) -> int:
+    """How many instructions of its machine code multiply matrices."""
+    words = [np.frombuffer(s.data, "<u2")[:: INSTRUCTION // 2] for s in _sections(cubin) if s.name.startswith(".text.")]
+    return sum(int(np.isin(w & OPCODE, MATRICES).sum()) for w in words)
 
 
 def attributes(cubin: bytes) -> dict[str, dict[int, int]]:
