@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import http.client
+import json
 import socket
 import threading
 import time
@@ -176,8 +177,31 @@ def test_no_http(server: Running) -> None:
             except OSError as error:  # closed before all of it was sent, or read
                 assert error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
                 told = b""
-            assert told in (b"", b"HTTP/1.1 400", b"HTTP/1.1 405", b"HTTP/1.1 505")
+            assert told in (b"", *(f"HTTP/1.1 {status}".encode() for status in (400, 405, 431, 505)))
     assert server.ask("/health", method="GET")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 300_000 + b"\r\n\r\n", 431),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X: a\r\n" * 50_000 + b"\r\n", 431),
+        (b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+        (b"\x16\x03\x01\x02\x00\x01" + b"\xff" * 300_000, 400),
+        (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+    ],
+    ids=["a header", "headers", "an address", "TLS", "a chunk", "two lengths"],
+)
+def test_heads_that_are_none(server: Running, head: bytes, status: int) -> None:
+    """Are told so, in the shape of other errors, also where more is sent than is read."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+        s.sendall(head)
+        answer = http.client.HTTPResponse(s)
+        answer.begin()
+        told = json.loads(answer.read())["error"]
+        assert answer.status == status and told["code"] == "invalid_http" and told["message"]
+        assert s.recv(1) == b""  # and the connection ends
 
 
 def test_keys_and_pages(server: Running) -> None:

@@ -7,10 +7,13 @@ import contextlib
 import ipaddress
 import json
 import socket
+import sys
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -24,14 +27,8 @@ KEEP_ALIVE = 15  # seconds after which a connection nobody uses is closed
 UNREAD = 30  # seconds after which one is given up whose client reads nothing of what it is sent
 CONNECTIONS = 4096  # at a time
 OTHER_FILES = 128  # that the process has open: models, devices, logs
-_SAID = ApiError(
-    503, "The server has too many connections: close some, or ask again later", code="too_many_connections"
-)
-_BODY = json.dumps(_SAID.body()).encode()
-BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
-)
+LINGER = 2  # seconds in which a client that is refused may go on sending
+BUSY = ApiError(503, "The server has too many connections: close some, or ask again later", code="too_many_connections")
 
 
 class Connection(H11Protocol):
@@ -43,18 +40,32 @@ class Connection(H11Protocol):
         super().__init__(*args, **kwargs)
         self._deadline = self.loop.call_later(KEEP_ALIVE, self._expire)
         self._unread: asyncio.TimerHandle | None = None
+        self._refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # writing pauses whenever something is left to be sent
         if len(self.connections) > most_connections():
-            transport.write(BUSY)
+            transport.write(_last(BUSY))
             transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if not self.transport.is_closing():
+        if not self.transport.is_closing() and not self._refused:
             super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """To what is no HTTP. What still comes is dropped for a while: a connection that is closed with unread bytes is
+        reset, and the client would not see why."""
+        error = sys.exception()
+        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
+        detail = f"{msg} {error}" if error is not None else msg
+        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+            self.transport.write(_last(ApiError(status, detail[:200], code="invalid_http")))
+        self._refused = True
+        self.transport.write_eof()
+        self._deadline.cancel()
+        self._deadline = self.loop.call_later(LINGER, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -84,6 +95,13 @@ class Connection(H11Protocol):
     def _stop_watching(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
+
+
+def _last(error: ApiError) -> bytes:
+    """An answer after which the connection is closed, where no request is to be answered."""
+    body = json.dumps(error.body()).encode()
+    head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+    return f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def most_connections() -> int:
