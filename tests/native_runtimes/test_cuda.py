@@ -20,9 +20,9 @@ from tinyweb.graph.program import Program
 from tinyweb.native_runtimes import runs
 from tinyweb.native_runtimes.cuda import CudaRuntime, devices, driver, queue
 from tinyweb.native_runtimes.cuda.compile import architecture, compile_cuda
-from tinyweb.native_runtimes.cuda.memory import STAGING_BYTES
 from tinyweb.native_runtimes.cuda.replay import dependencies
 from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.staging import PIECE
 from tinyweb.render_c import CUDA, dynamic_shared, render_gpu
 
 F32, I32 = dtypes.float32, dtypes.int32
@@ -135,7 +135,7 @@ def test_memory_begins_with_zeros_and_is_given_back() -> None:
 
 def test_copies_of_any_size_and_place() -> None:
     runtime = opened(CudaDriver())
-    data = np.random.default_rng(0).integers(0, 256, 2 * STAGING_BYTES + 12345, np.uint8)
+    data = np.random.default_rng(0).integers(0, 256, 2 * PIECE + 12345, np.uint8)
     handle = runtime.allocate(data.nbytes)
     changing = data.copy()
     runtime.copy_in(handle, memoryview(changing).cast("B"))

@@ -13,7 +13,7 @@ from tests.native_runtimes.programs import elementwise, execute
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.native_runtimes.cuda import CudaRuntime
-from tinyweb.native_runtimes.cuda.memory import STAGING_BYTES
+from tinyweb.native_runtimes.staging import PIECE
 
 ROOT = Path(__file__).resolve().parents[2]
 F32, N = dtypes.float32, 64
@@ -47,7 +47,7 @@ def test_values_and_replays(runtime: CudaRuntime) -> None:
 def test_memory(runtime: CudaRuntime) -> None:
     free = runtime.free_bytes()
     assert free is not None and free > 1 << 28
-    data = np.random.default_rng(0).integers(0, 256, 3 * STAGING_BYTES + 12345, np.uint8)
+    data = np.random.default_rng(0).integers(0, 256, 3 * PIECE + 12345, np.uint8)
     handle = runtime.allocate(data.nbytes)
     assert not any(runtime.copy_out(handle, 4096))
     runtime.copy_in(handle, memoryview(data).cast("B"))

@@ -18,8 +18,8 @@ from tinyweb.graph.ir import Space, Variable
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.hip import HipRuntime
 from tinyweb.native_runtimes.hip.memory import HipBuffer
-from tinyweb.native_runtimes.hip.queue import CHUNK
 from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.staging import PIECE
 
 I32, F32 = dtypes.int32, dtypes.float32
 COUNT = 64
@@ -89,7 +89,7 @@ def test_kernels_run_with_their_memory_and_variables(runtime: HipRuntime) -> Non
 
 
 def test_memory_is_zeroed_copied_in_parts_and_used_again(runtime: HipRuntime, standin: StandIn) -> None:
-    size = 2 * CHUNK + 4 * 77
+    size = 2 * PIECE + 4 * 77
     data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
     handle = runtime.allocate(size)
     assert not any(runtime.copy_out(handle, 100, size - 100))
@@ -97,7 +97,7 @@ def test_memory_is_zeroed_copied_in_parts_and_used_again(runtime: HipRuntime, st
     runtime.copy_in(handle, words(5), 3)
     data[3:7] = np.frombuffer(words(5), np.uint8)
     assert runtime.copy_out(handle, size) == data.tobytes()
-    assert runtime.copy_out(handle, 9, CHUNK - 4) == data[CHUNK - 4 : CHUNK + 5].tobytes()
+    assert runtime.copy_out(handle, 9, PIECE - 4) == data[PIECE - 4 : PIECE + 5].tobytes()
     address = handle.address
     runtime.free(handle)
     again = runtime.allocate(size)
@@ -287,9 +287,9 @@ def test_a_kernel_that_never_ends(monkeypatch: pytest.MonkeyPatch, standin: Stan
     standin.hang()
     runtime.run([Launch(executable, (a, b))], {})
 
-    def many_copies() -> None:
+    def many_copies() -> None:  # through more pinned memory than there is
         for _ in range(3):
-            runtime.copy_in(a, words(*[1] * COUNT))
+            runtime.copy_in(other, memoryview(bytes(PIECE)))
 
     def free() -> None:
         runtime.free(other)

@@ -1,19 +1,14 @@
-"""Memory of one GPU, from the driver's pool, and copies to and from it through pinned memory of the host."""
+"""Memory of one GPU, from the driver's pool, and copies to and from it."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tinyweb.native_runtimes.cuda.driver import OUT_OF_MEMORY, CudaError, Driver
 from tinyweb.native_runtimes.cuda.queue import Queue
+from tinyweb.native_runtimes.staging import Copies, Staging
 
-STAGING_BYTES = 8 << 20  # of each of two pieces of pinned memory: one is filled while the other travels
 ALIGNMENT = 256
 POOLS_SUPPORTED = 115  # a CUdevice_attribute
 RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7  # CUmemPool_attribute
@@ -28,16 +23,6 @@ class CudaBuffer:
     generation: int
 
 
-@dataclass(eq=False)
-class _Staging:
-    """Pinned memory; `used` bytes of it are in use until run number `run` has ended."""
-
-    address: int
-    bytes: npt.NDArray[np.uint8]
-    used: int = 0
-    run: int = 0
-
-
 class Memory:
     """Allocation in the order of a stream, so that freeing waits for nothing, and the stream's copies.
 
@@ -47,7 +32,15 @@ class Memory:
     def __init__(self, driver: Driver, device: Any, queue: Queue) -> None:
         self._driver, self._queue = driver, queue
         self._pool: Any = None
-        self._staging: list[_Staging] = []
+        stream = queue.stream
+        self.staging = Staging(
+            queue,
+            Copies(
+                lambda nbytes: int(driver.cuMemHostAlloc(nbytes, 0)),
+                lambda to, source, nbytes: driver.cuMemcpyHtoDAsync(to, source, nbytes, stream),
+                lambda to, source, nbytes: driver.cuMemcpyDtoHAsync(to, source, nbytes, stream),
+            ),
+        )
         if driver.cuDeviceGetAttribute(driver.module.CUdevice_attribute(POOLS_SUPPORTED), device):
             self._pool = driver.cuDeviceGetDefaultMemPool(device)
             everything = driver.module.cuuint64_t(
@@ -94,52 +87,3 @@ class Memory:
             int(self._driver.cuMemPoolGetAttribute(self._pool, self._attribute(n))) for n in (RESERVED, USED)
         )
         return free + reserved - used
-
-    def copy_in(self, address: int, data: memoryview) -> None:
-        """Host bytes to an address, in the stream's order; `data` may change afterwards."""
-        source = np.frombuffer(data, np.uint8)
-        for start in range(0, len(source), STAGING_BYTES):
-            part = source[start : start + STAGING_BYTES]
-            staging, place = self._room(len(part))
-            staging.bytes[place : place + len(part)] = part
-            self._driver.cuMemcpyHtoDAsync(address + start, staging.address + place, len(part), self._queue.stream)
-            staging.run = self._queue.mark()
-
-    def copy_out(self, address: int, nbytes: int) -> bytes:
-        """Bytes at an address, once everything before has happened."""
-        parts: list[bytes] = []
-        asked: list[tuple[_Staging, int, int]] = []
-
-        def arrived() -> None:
-            staging, place, count = asked.pop(0)
-            self._queue.reached(staging.run)
-            parts.append(staging.bytes[place : place + count].tobytes())
-
-        for start in range(0, nbytes, STAGING_BYTES):
-            count = min(STAGING_BYTES, nbytes - start)
-            staging, place = self._room(count)
-            self._driver.cuMemcpyDtoHAsync(staging.address + place, address + start, count, self._queue.stream)
-            staging.run = self._queue.mark()
-            asked.append((staging, place, count))
-            if len(asked) > 1:
-                arrived()
-        while asked:
-            arrived()
-        return b"".join(parts)
-
-    def _room(self, count: int) -> tuple[_Staging, int]:
-        """A place for `count` bytes in pinned memory that nothing uses any more."""
-        if not self._staging:
-            self._staging.extend(self._pinned())
-        if self._staging[0].used + count > STAGING_BYTES:
-            self._staging.reverse()
-            self._queue.reached(self._staging[0].run)
-            self._staging[0].used = 0
-        staging = self._staging[0]
-        place, staging.used = staging.used, staging.used + -(-count // ALIGNMENT) * ALIGNMENT
-        return staging, place
-
-    def _pinned(self) -> Iterator[_Staging]:
-        for _ in range(2):
-            address = int(self._driver.cuMemHostAlloc(STAGING_BYTES, 0))
-            yield _Staging(address, np.ctypeslib.as_array((ctypes.c_uint8 * STAGING_BYTES).from_address(address)))

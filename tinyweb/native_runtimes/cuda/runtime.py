@@ -174,12 +174,12 @@ class CudaRuntime(Turns, Replaying):
     def copy_in(self, handle: CudaBuffer, data: memoryview, offset: int = 0) -> None:
         check_range(self._alive(handle).nbytes, data.nbytes, offset)
         if data.nbytes:
-            self._memory.copy_in(handle.address + offset, data.cast("B"))
+            self._memory.staging.copy_in(handle.address + offset, data.cast("B"))
 
     @on_device
     def copy_out(self, handle: CudaBuffer, nbytes: int, offset: int = 0) -> bytes:
         check_range(self._alive(handle).nbytes, nbytes, offset)
-        return self._memory.copy_out(handle.address + offset, nbytes)
+        return self._memory.staging.copy_out(handle.address + offset, nbytes)
 
     # -- programs -----------------------------------------------------------------------------------------------------
     def compile(self, programs: Iterable[Program]) -> list[CudaExecutable]:

@@ -184,7 +184,7 @@ class HipRuntime(Turns, Replaying):
         check_range(handle.nbytes, data.nbytes, offset)
         if data.nbytes:
             self.check_live(handle)
-            self.queue.copy_in(handle.address + offset, data.cast("B"))
+            self.queue.staging.copy_in(handle.address + offset, data.cast("B"))
 
     @guarded
     def copy_out(self, handle: HipBuffer, nbytes: int, offset: int = 0) -> bytes:
@@ -192,7 +192,7 @@ class HipRuntime(Turns, Replaying):
         if not nbytes:
             return b""
         self.check_live(handle)
-        return self.queue.copy_out(handle.address + offset, nbytes)
+        return self.queue.staging.copy_out(handle.address + offset, nbytes)
 
     # -- programs -----------------------------------------------------------------------------------------------------
     def compile(self, programs: Iterable[Program]) -> list[HipExecutable]:
