@@ -230,6 +230,16 @@ def test_calls_outside_of_the_context(make_llama: Make) -> None:
         model(Tensor(np.zeros((1, 4), np.float32)))
 
 
+def test_ids_of_other_kinds_and_devices(make_llama: Make) -> None:
+    folder, ids = make_llama(), [[1, 5, 9]]
+    want = run(load(folder), np.array(ids))
+    model = load(folder, device="WASM")
+    for given in (ids, np.array(ids), Tensor(ids), Tensor(ids, device="WASM")):
+        np.testing.assert_allclose(model(given).numpy(), want, atol=TOLERANCE)
+    with pytest.raises(ValueError, match="integer ids"):
+        model([[1.5]])
+
+
 def test_options_that_cannot_be(make_llama: Make) -> None:
     with pytest.raises(TinywebError, match=r"unknown quantisation 'q9': choose one of stored, f32, f16, q8"):
         load(make_llama(), "q9")

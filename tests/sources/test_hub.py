@@ -193,9 +193,15 @@ def test_ggufs(hub: Hub) -> None:
     assert (split.parent / "tiny-BF16-00002-of-00002.gguf").stat().st_size == 2000
     assert locate(NAME, CHAT).name == "tiny-Q4_K_M.gguf"  # what is usual
     told = refused(f"{NAME}:Q5_K_M")
-    assert "there is no Q5_K_M" in told and "tiny-Q8_0.gguf" in told
+    assert "there is no Q5_K_M" in told and "tiny-Q8_0.gguf" in told and "mmproj" not in told
     del hub.repositories[NAME].files["BF16/tiny-BF16-00002-of-00002.gguf"]
     assert "there is no BF16/tiny-BF16-00002-of-00002.gguf" in refused(f"{NAME}:BF16")
+
+
+def test_one_gguf_beside_what_is_no_model(hub: Hub) -> None:
+    """Projections of images and statistics of inputs are passed by."""
+    fill(hub, {"tiny-Q8_0.gguf": b"GGUF", "mmproj-tiny-F16.gguf": b"eye", "tiny.imatrix.gguf": b"count", "a.md": b""})
+    assert locate(NAME, CHAT).name == "tiny-Q8_0.gguf"
 
 
 def test_graphs(hub: Hub) -> None:

@@ -134,7 +134,7 @@ def inspect(
         with show_progress(stderr()) as progress:
             path = locate_any(source, progress)
         report = inspect_source(path, sizes(dim or []), numbers(fix or []))
-        show, line = source_table, next_line(report)
+        show, line = source_table, next_line(report, source)
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:

@@ -15,7 +15,7 @@ from tinyweb.export.estimate import Shapes, choices
 from tinyweb.export.profiles import PAGE_BYTES, PROFILES, Fit, line, size
 from tinyweb.formats.huggingface import Checkpoint, ModelFolder
 from tinyweb.formats.onnx.folder import OnnxFolder
-from tinyweb.formats.source import open_model
+from tinyweb.formats.source import gguf_of, open_model
 from tinyweb.kinds import STORED
 from tinyweb.sources import CHAT, DETECT, IMAGE, Progress, locate, model_name
 from tinyweb.sources.wanted import ENCODER, graph_names
@@ -102,7 +102,7 @@ def inspect_source(
 def _facts(path: Path, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
     if _of_pictures(path):
         return "pictures", _pictures(path)
-    if path.suffix == ".gguf" or (path / "config.json").is_file():
+    if (path / "config.json").is_file() or gguf_of(path) is not None:
         return _texts(open_model(path))
     if path.suffix == ".safetensors" and _original(path):
         return "pictures", _pictures(path)
@@ -272,15 +272,15 @@ def _shape(sizes: Sequence[int | str | None] | None) -> str:
     return f"[{', '.join('?' if s is None or not NAME.fullmatch(str(s)) else str(s) for s in sizes)}]"
 
 
-def next_line(report: Mapping[str, Any]) -> str | None:
+def next_line(report: Mapping[str, Any], source: str | None = None) -> str | None:
     """What to do next, with the command: export it, or look at it with other sizes where these do not go together;
-    None where nothing can be done."""
+    None where nothing can be done. `source`: what the model was called; None: by its path."""
     if not report["export"] or not report["supported"]:
         return None
     graph = report["export"] == "onnx"
     told = [f"--dim {shlex.quote(f'{n}={d[0]}')}" for n, d in report.get("assumed", {}).items() if graph]
     told += [f"--fix {shlex.quote(f'{n}={v:g}')}" for n, v in report.get("fixed", {}).items() if graph]
-    source = shlex.quote(report["path"])
+    source = shlex.quote(source or report["path"])
     if graph and report.get("unplanned"):
         return " ".join(["Try other sizes: tinyweb inspect", source, *told])
     return " ".join([f"Export it: tinyweb export {report['export']}", source, *told, "-o site"])

@@ -141,7 +141,7 @@ class ModelFolder:
         if not self.path.exists():
             raise ModelFormatError(f"{self.path} does not exist: give the path of a downloaded model folder")
         if not self.path.is_dir():
-            raise ModelFormatError(f"{self.path} is a file: give a folder that holds config.json, or a .gguf file")
+            raise ModelFormatError(f"{self.path} is a file: give a folder that holds config.json, or a GGUF file")
         self.config = self.read_config("config.json")
 
     @property

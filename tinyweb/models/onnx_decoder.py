@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tinyweb.device import Device
 from tinyweb.dtype import dtypes
@@ -178,12 +179,13 @@ class OnnxDecoder:
                 return np.ones(1, np.bool_)
         return np.full((), count, kind)  # of how many tokens logits are wanted
 
-    def __call__(self, tokens: Tensor, start_pos: int = 0) -> Tensor:
+    def __call__(self, tokens: Tensor | npt.ArrayLike, start_pos: int = 0) -> Tensor:
         """Logits (1, tokens, vocab), float32, of ids (1, tokens) at positions start_pos, start_pos + 1, …
 
         Positions before `start_pos` are taken from earlier calls. ValueError where the ids have no such shape or leave
         the context.
         """
+        tokens = tokens if isinstance(tokens, Tensor) else Tensor(tokens)
         count = tokens.shape[1] if tokens.ndim == 2 and tokens.shape[0] == 1 else 0
         if not isinstance(count, int) or count < 1 or not tokens.dtype.is_int:
             raise ValueError(f"a graph reads integer ids of shape (1, tokens), got {tokens.dtype.name} {tokens.shape}")

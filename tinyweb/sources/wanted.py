@@ -20,6 +20,7 @@ PRECISIONS = {"q4": ("_q4", "_q4f16"), "q8": ("_quantized", "_int8", "_uint8"), 
 ENCODER, MERGED, FIRST, FOLLOWING = (  # what the graphs of an encoder and its decoder are called
     "encoder_model", "decoder_model_merged", "decoder_model", "decoder_with_past_model",
 )  # fmt: skip
+_NO_MODEL = re.compile(r"(?i:mmproj|imatrix)[^/]*\.gguf$")  # projections of images, statistics of inputs
 _GRAPH = re.compile(r"(?:onnx/)?(?P<name>[^/]+)\.onnx")
 
 
@@ -75,18 +76,23 @@ class Wanted:
             return found
         if self.of_texts and choice in PRECISIONS and graphs(files):
             return _with_graph(files, graph_of(files, choice))
-        raise SourceError(f"there is no {choice[:100]}: choose one of {_listed(_choices(files, self.endings))}")
+        raise SourceError(f"there is no {choice[:100]}: choose one of {listed(_choices(files, self.endings))}")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     if not names:
         return "none, for the repository has nothing that could be read"
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
 def _choices(files: Sequence[str], endings: tuple[str, ...]) -> list[str]:
-    """The first of each set of shards, in place of all."""
-    return [name for name in files if name.endswith(endings) and _is_first(name)]
+    """The first of each set of shards, in place of all; without what other programs keep beside a model."""
+    return [name for name in files if name.endswith(endings) and _is_first(name) and not _NO_MODEL.search(name)]
+
+
+def ggufs(files: Sequence[str]) -> list[str]:
+    """The GGUF files that are models, each by the first of its parts."""
+    return _choices(files, (".gguf", ".GGUF"))
 
 
 def _is_first(name: str) -> bool:
@@ -117,12 +123,11 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _gguf(files: Sequence[str], quantisation: str) -> Choice | None:
-    """The one GGUF whose name has a quantisation, such as Q4_K_M; projections of images (mmproj) are none."""
+    """The one GGUF whose name has a quantisation, such as Q4_K_M."""
     word = re.compile(rf"(?<![a-z0-9]){re.escape(quantisation.lower())}(?![a-z0-9_])")
-    every = [f for f in _choices(files, (".gguf",)) if "mmproj" not in f.lower()]
-    found = [f for f in every if word.search(f.lower())]
+    found = [f for f in ggufs(files) if word.search(f.lower())]
     if len(found) > 1:
-        raise SourceError(f"{quantisation} could be any of {_listed(found)}: name the file after the colon")
+        raise SourceError(f"{quantisation} could be any of {listed(found)}: name the file after the colon")
     return Choice(tuple(_shards(files, found[0])), found[0]) if found else None
 
 
@@ -151,13 +156,13 @@ def _transformer(files: Sequence[str]) -> Choice:
         texts = [f for f in files if "/" not in f and _matches(f, TEXTS)]
         modules += [f for f in files if re.fullmatch(r"\d+_Dense/model\.safetensors", f)]
         return Choice(tuple(sorted({*texts, *modules, *weights})))
-    ggufs = _choices(files, (".gguf",))
-    if len(ggufs) == 1:
-        return Choice((*_shards(files, ggufs[0]), *_beside(files, ggufs[0])), ggufs[0])
-    if ggufs:
+    found = ggufs(files)
+    if len(found) == 1:
+        return Choice((*_shards(files, found[0]), *_beside(files, found[0])), found[0])
+    if found:
         if usual := _gguf(files, USUAL_GGUF):
             return usual
-        raise SourceError(f"there are several GGUFs; name one after a colon: {_listed(ggufs)}")
+        raise SourceError(f"there are several GGUFs; name one after a colon: {listed(found)}")
     if any(f.endswith((".bin", ".pth", ".pt")) for f in files):
         raise SourceError(
             "its weights are stored as pickles, which may hold code and are not read: look for one with safetensors"
@@ -176,7 +181,7 @@ def graph_names(folder: Path) -> list[str]:
 
 
 def _only_graphs(files: Sequence[str]) -> bool:
-    return "config.json" in files and not _safetensors(files) and not _choices(files, (".gguf",))
+    return "config.json" in files and not _safetensors(files) and not ggufs(files)
 
 
 def graph_of(files: Iterable[str], quant: str | None = None, stems: Iterable[str] = ("model",)) -> str:
@@ -193,7 +198,7 @@ def graph_of(files: Iterable[str], quant: str | None = None, stems: Iterable[str
         for ending in endings:
             if stem + ending in found:
                 return found[stem + ending]
-    has = f"it has {_listed(sorted(found.values()))}; choose another, or name one of them"
+    has = f"it has {listed(sorted(found.values()))}; choose another, or name one of them"
     raise SourceError(f"there is no {' or '.join(stems)} as ONNX graph{f' of {quant}' if quant else ''}: {has}")
 
 
@@ -255,7 +260,7 @@ def _one_file(endings: tuple[str, ...]) -> Callable[[Sequence[str]], Choice]:
         if len(found) == 1:
             return Choice((found[0], *_beside(files, found[0])), found[0])
         if found:
-            raise SourceError(f"there are several models; name one after a colon: {_listed(found)}")
+            raise SourceError(f"there are several models; name one after a colon: {listed(found)}")
         raise SourceError(f"it has no file of {', '.join(endings)}")
 
     return choose

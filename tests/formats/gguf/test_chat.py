@@ -10,8 +10,11 @@ import gguf
 import pytest
 
 from tests.formats.gguf.converted import convert, metadata_of
+from tinyweb.errors import ModelFormatError
+from tinyweb.export.inspect_source import inspect_source
 from tinyweb.export.precision import requantised
 from tinyweb.formats.gguf import GgufModel
+from tinyweb.formats.source import gguf_of, open_model
 
 QUESTION = "What is 7 plus 5?"
 
@@ -35,6 +38,21 @@ def test_run(file: Path, model_folder: Path) -> None:
     ours, theirs = (json.loads(tinyweb("run", "chat", source, *options)) for source in (file, model_folder))
     assert "12" in ours["text"]
     assert (ours["prompt_ids"], ours["text"]) == (theirs["prompt_ids"], theirs["text"])
+
+
+def test_by_another_name(file: Path, tmp_path: Path) -> None:
+    """A GGUF file is known by its first bytes, and a folder may have one in place of a model's files."""
+    (tmp_path / "folder").mkdir()
+    for name in ("blob", "MODEL.GGUF", "folder/a.gguf"):
+        (tmp_path / name).symlink_to(file)
+    for name in ("blob", "MODEL.GGUF", "folder"):
+        assert isinstance(open_model(tmp_path / name), GgufModel)
+        assert inspect_source(tmp_path / name)["kind"] == "chat"
+    (tmp_path / "folder" / "mmproj.gguf").write_bytes(b"GGUF")
+    assert gguf_of(tmp_path / "folder") == tmp_path / "folder" / "a.gguf"
+    (tmp_path / "folder" / "b.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelFormatError, match=r"has several models; give the path of one: a\.gguf, b\.gguf"):
+        open_model(tmp_path / "folder")
 
 
 def test_what_is_quantised_anew_is_said(file: Path, tmp_path: Path) -> None:

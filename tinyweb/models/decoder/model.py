@@ -132,7 +132,7 @@ class Decoder:
             logits = (logits * (1 / c.logit_softcap)).tanh() * c.logit_softcap
         return logits
 
-    def __call__(self, tokens: Tensor, start_pos: int = 0) -> Tensor:
+    def __call__(self, tokens: Tensor | npt.ArrayLike, start_pos: int = 0) -> Tensor:
         """Logits (batch, tokens, vocab), float32, of ids (batch, tokens) at positions start_pos, start_pos + 1, …
 
         Positions before `start_pos` are taken from earlier calls with the same batch size. Rotary positions whose
@@ -140,12 +140,13 @@ class Decoder:
         entry points of a chat have those of the whole context. Raises ValueError where
         the ids have no such shape or leave the context, or where a model with a state has not read what is before.
         """
+        tokens = tokens if isinstance(tokens, Tensor) else Tensor(tokens)
         if tokens.ndim != 2 or not tokens.dtype.is_int or not all(isinstance(s, int) and s > 0 for s in tokens.shape):
             raise ValueError(
                 f"a decoder needs integer ids of shape (batch, tokens), got {tokens.dtype.name} {tokens.shape}"
             )
-        if "," in self.ids.device:
-            tokens = tokens.to(self.ids.device)
+        if tokens.device != self.ids.device:
+            tokens = tokens.to(self.ids.device).realize()
         batch, count = (int(s) for s in tokens.shape if isinstance(s, int))
         if start_pos < 0 or start_pos + count > self.context:
             raise ValueError(f"{count} tokens from position {start_pos} leave the context of {self.context}")
