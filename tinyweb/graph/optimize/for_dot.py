@@ -24,7 +24,6 @@ from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
     DOT4_I8,
-    DOT_STEPS,
     FIELD,
     PACKED,
     Instruction,
@@ -231,11 +230,7 @@ def _along_groups(b: Builder, w: Dots, instruction: Instruction) -> bool:
         b.bind(lane, AxisKind.VECTOR)
     # a row's scales are converted together, several by one instruction; and those of a tile once for many columns
     convert = partial(_stage, b, w.scales if w.columns is None or tile else [], at)
-    if not (
-        _of_bytes(b, w, of_bytes, row, sums, convert)
-        if of_bytes
-        else _lanes(b, w, instruction, row if packed else "", convert)
-    ):
+    if not _lanes(b, w, instruction, row if packed else "", sums, convert):
         return False
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
@@ -248,87 +243,74 @@ def _long(k: Analysis, w: Dots) -> bool:
     return weights.src[0].dtype.nbytes(k.volume(weights.src[1].ranges)) >= LONG * k.size(w.rows)
 
 
-def _lanes(b: Builder, w: Dots, instruction: Instruction, row: str, convert: Callable[[], bool]) -> bool:
-    """Steps of the innermost axis become an instruction, as many as there are lanes stay apart until the end.
+def _lanes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int, convert: Callable[[], bool]) -> bool:
+    """Steps of the innermost axis become an instruction; lanes are those that stay apart until the end, or groups.
 
-    4-bit weights for products of pairs, whose loop over rows is `row`: each of the integers of half words is done after
-    another, with those at its place in all the lanes.
+    Of integers below 8 bits, whose loop over rows is `row`, those at one place of the bytes, or for products of pairs
+    of the half words, are done after another, with those at its place in all the lanes. `sums`: of one column, those of
+    a step of `row`.
     """
-    r, packed = w.dots[0].src[1], row != ""
-    if packed and _words_of_groups(b.k, w, groups := _axes_around(b.k, w)):
-        words, each = b.split(r.arg.name, instruction.steps * FIELD)
-        dot, places = b.split(each, FIELD)
-        b.bind(places, AxisKind.UNROLL)
-        _groups_in_lanes(b, w, groups, words, 1, 1)
-        if w.columns is not None:
-            convert()
-        b.do(Tensorize(dot, instruction.name, row))
-        return True
-    size, name, field = b.k.exact(r), r.arg.name, FIELD if packed else 1
+    k, r, around = b.k, w.dots[0].src[1], _axes_around(b.k, w)
+    of_bytes = instruction.terms > instruction.steps
+    field = instruction.terms // instruction.steps if of_bytes else FIELD if row else 1
+    size, name = k.exact(r), r.arg.name
     if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % (instruction.steps * field):
         return False
-    steps, lanes = size // (instruction.steps * field), b.target.dot_lanes
-    while lanes > 4 and steps % lanes:
-        lanes //= 2
-    if steps % lanes:
-        return False
-    if packed:
-        name, inner = b.split(name, field)
-        b.bind(inner, AxisKind.UNROLL)
-    if steps > MOST_VECTORS * lanes:  # the rest of a long group is a loop
-        steps = lanes * gcd(steps // lanes, MOST_VECTORS)
-        _, name = b.split(name, steps * instruction.steps)
-    vector, dot = b.split(name, instruction.steps)
-    if steps > lanes:
-        several, vector = b.split(vector, lanes)
-        b.bind(several, AxisKind.UNROLL)
-    b.bind(vector, AxisKind.VECTOR)
-    if w.scaled:
-        b.do(RFactor(vector))
-    convert()
+    if field > 1:
+        name, places = b.split(name, field)
+        b.bind(places, AxisKind.UNROLL)
+    words = size // (instruction.steps * field)
+    if field > 1 and _words_of_groups(k, w, around):
+        lane, dot = b.split(name, instruction.steps)
+        _groups_in_lanes(b, w, around, lane, instruction, sums if of_bytes else 1)
+        if w.columns is not None:
+            convert()
+    elif of_bytes:
+        lane, dot = b.split(name, instruction.steps)
+        b.do(RFactor(lane))
+        convert()
+        lane = _words_of_several(b, w, around, lane, words, sums)
+        if not lane:
+            return False
+        b.bind(lane, AxisKind.VECTOR)
+    else:
+        lanes = next((n for n in (b.target.dot_lanes, 4) if words % n == 0), 0)
+        if not lanes:
+            return False
+        if words > MOST_VECTORS * lanes:  # the rest of a long group is a loop
+            words = lanes * gcd(words // lanes, MOST_VECTORS)
+            _, name = b.split(name, words * instruction.steps)
+        lane, dot = b.split(name, instruction.steps)
+        if words > lanes:
+            several, lane = b.split(lane, lanes)
+            b.bind(several, AxisKind.UNROLL)
+        b.bind(lane, AxisKind.VECTOR)
+        if w.scaled:
+            b.do(RFactor(lane))
+        convert()
     b.do(Tensorize(dot, instruction.name, row))
     return True
 
 
-def _of_bytes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int, convert: Callable[[], bool]) -> bool:
-    """Lanes are the words of a group's integers below 8 bits, and of several groups where one has less than a vector's;
-    a dot takes those at each place of a word's bytes. `sums`: of one column, those of a step of `row`.
-    """
-    k, axis = b.k, w.dots[0].src[1]
-    ranges = _axes_around(k, w)
-    size, groups = k.exact(axis), k.exact(ranges[-1]) if ranges else None
-    if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % instruction.terms or not isinstance(groups, int):
-        return False
-    octets, half = b.split(axis.arg.name, instruction.terms // instruction.steps)
-    lane, dot = b.split(octets, DOT_STEPS)
-    b.bind(half, AxisKind.UNROLL)
-    words = size // instruction.terms
-    if _words_of_groups(k, w, ranges):
-        planes = [p for u in w.dots for s in u.src[0].src for p in upper_planes(s)]
-        # words of an upper plane, which have bits for several of the lowest, are loaded once for all of those
-        least = max((instruction.operands[0].bits // p.dtype.bits for p in planes), default=1)
-        _groups_in_lanes(b, w, ranges, lane, least, sums)
-        if w.columns is not None:
-            convert()
-        b.do(Tensorize(dot, instruction.name, row))
-        return True
-    b.do(RFactor(lane))
-    convert()
+def _words_of_several(b: Builder, w: Dots, ranges: tuple[UOp, ...], lane: str, words: int, sums: int) -> str:
+    """The axis of a vector's lanes, words of a group, and of several groups where one has less than a vector's; ""
+    where they are no vector."""
+    groups = b.k.exact(ranges[-1]) if ranges else None
+    if not isinstance(groups, int):
+        return ""
     joined = gcd(groups, max(b.target.dot_lanes // words, 1))
     if joined * words % 4:
-        return False
+        return ""
     group = ranges[-1].arg.name
     group = group if b.has(group) else Split(group, groups).inner  # whose whole goes around a block of rows
     if joined > 1:
         _, together = b.split(group, joined)
         b.do(Fuse(together, lane))
-        lane = together
-    elif w.columns is None and _expensive_broadcast(b) and groups % (several := max(SCALES // sums, 1)) == 0:
+        return together
+    if w.columns is None and _expensive_broadcast(b) and groups % (several := max(SCALES // sums, 1)) == 0:
         _, together = b.split(group, several)  # more sums would not stay in registers
         b.bind(together, AxisKind.UNROLL)
-    b.bind(lane, AxisKind.VECTOR)
-    b.do(Tensorize(dot, instruction.name, row))
-    return True
+    return lane
 
 
 def _axes_around(k: Analysis, w: Dots) -> tuple[UOp, ...]:
@@ -342,8 +324,13 @@ def _words_of_groups(k: Analysis, w: Dots, ranges: tuple[UOp, ...]) -> bool:
     return ranges != () and all(k.step(x, ranges[-1]) == 32 // x.dtype.bits for x in w.weights)
 
 
-def _groups_in_lanes(b: Builder, w: Dots, ranges: tuple[UOp, ...], words: str, least: int, sums: int) -> None:
+def _groups_in_lanes(
+    b: Builder, w: Dots, ranges: tuple[UOp, ...], words: str, instruction: Instruction, sums: int
+) -> None:
     """Each lane has a group's sum, and vectors of scales fit them: `words` of a group follow each other."""
+    planes = [p for u in w.dots for s in u.src[0].src for p in upper_planes(s)]
+    # words of an upper plane, which have bits for several of the lowest, are loaded once for all of those
+    least = max((instruction.operands[0].bits // p.dtype.bits for p in planes), default=1)
     several = max(gcd(b.size(words), MOST_VECTORS), least)
     b.tile(words, several, AxisKind.UNROLL)
     # … of an axis whose whole goes around a block of rows, the steps
