@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
@@ -13,7 +13,6 @@ from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
 from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
-from tinyweb.graph.optimize.stage import whole_value
 from tinyweb.graph.optimize.tensorize import Factor
 from tinyweb.graph.symbolic import borders, const_factor
 
@@ -26,7 +25,6 @@ UNEVEN = 8  # blocks for each one that some thread has more than others, at leas
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
 SHORT = 4  # steps that a part of a divided axis has at least, on average
 SIDE, LINE = 8, 16  # elements of a block that is transposed: along what is stored, and along what is read
-LIGHT = 60  # nodes of a kernel that may be repeated for all of a block
 STAGED = 6144  # elements of float32 that stay in the first-level cache beside what they are multiplied with
 
 
@@ -140,8 +138,6 @@ def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | N
     """The axis that loads follow and stores do not, as in a transposition: blocks are loaded in whole cache lines along
     it, and transposed in registers.
     """
-    if len(k.nodes) > LIGHT:
-        return None
     loads = [
         u for u in k.nodes if u.op is Ops.LOAD and along in u.src[1].ranges and not k.follows(u, along, width, False)
     ]
@@ -360,10 +356,8 @@ def rows_first(b: Builder, dominant: UOp, row: UOp) -> None:
         b.reorder(block, *(b.left(r) for r in k.outputs if r in loops))
     # what has to be converted is converted once per block
     narrow: dict[UOp, int] = {}
-    for around, u in ((r, u) for r in k.reduces if r.src[1:] == dominant.src[1:] for u in k.loads_of(r)):
+    for u in (u for r in k.reduces if r.src[1:] == dominant.src[1:] for u in k.loads_of(r)):
         if row in u.src[1].ranges and u.src[0].dtype.bits < 32 and not k.kernel_stores(u):
-            if all(r in u.ranges for r in around.ranges & loops):
-                continue  # read once: nothing is gained
             tile = [r for r in u.src[1].ranges if r is not row and r not in loops]
             if loops.isdisjoint(u.src[1].ranges) and all(isinstance(k.exact(r), int) for r in tile):
                 narrow[u] = k.volume(tile) * unrolled
@@ -393,19 +387,4 @@ def share(b: Builder) -> None:
     block, factor = b.left(row), b.steps(row) // blocks
     if row not in outermost and factor > 1:
         block, _ = b.split(block, factor)
-        b.bind(block, AxisKind.GRID)
-        stage_inputs(b, row, block)
-    else:
-        b.bind(block, AxisKind.GRID)
-
-
-def stage_inputs(b: Builder, row: UOp, at: str) -> None:
-    """What is computed from the input for every row alike is computed once per block."""
-    k, above = b.k, users([b.k.kernel])
-    for u in k.loads_of(k.dominant) if k.dominant is not None else ():
-        value = whole_value(u, above)
-        if row in value.ranges or value is u or any(b.left(r) for r in value.ranges if r in k.outputs):
-            continue
-        if all(isinstance(k.exact(r), int) for r in value.ranges) and k.volume(value.ranges) <= STAGED // 2:
-            b.stage([u], at)
-            return
+    b.bind(block, AxisKind.GRID)

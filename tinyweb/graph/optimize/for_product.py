@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, nested
-from tinyweb.graph.optimize.analysis import Analysis, power_of_two
+from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.for_matrices import held_product
@@ -38,7 +38,7 @@ TILES = (((8, 4), (16, 2)), ((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 
 @dataclass(frozen=True)
 class Side:
     """A workgroup's part of one operand's axes: threads along the first and the vectors of each, and how many such
-    parts there are; of another axis threads, or steps that each thread takes.
+    parts there are; of another axis threads.
     """
 
     axis: UOp
@@ -47,7 +47,6 @@ class Side:
     groups: int
     again: float  # elements computed, over those that there are
     beside: tuple[UOp, int] | None = None
-    further: tuple[UOp, int] | None = None
 
     @property
     def threads(self) -> int:
@@ -68,8 +67,6 @@ def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> tuple[list[UOp
         return [], []
     b, a = (max(us, key=lambda u: k.volume(u.src[1].ranges)).src[1].ranges for us in operands)
     columns, rows = [r for r in order if r in b and r not in a], [r for r in order if r in a and r not in b]
-    if order[0] not in columns:
-        return [], []
     columns.sort(key=lambda r: k.size(r) < LANES)  # the nearest of those that have vectors first
     return columns, sorted(rows, key=k.size, reverse=True)
 
@@ -81,7 +78,7 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     k, both = b.k, product_of(b.k, dominant, outputs)
     if not all(both) or any(not isinstance(k.exact(r), int) for r in dominant.src[1:]):
         return False
-    if min(map(k.volume, both)) < MATRIX or min(k.size(axes[0]) for axes in both) < LANES:
+    if min(map(k.volume, both)) < MATRIX:
         return False
     batches = k.volume([r for r in outputs if r not in both[0] + both[1]])
     for instruction in b.instructions(together=True):
@@ -212,9 +209,6 @@ def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int, dims: int = 
             return [Side(first, lots, 1, groups * rest // k.size(other), again, beside=(other, count))]
     if lots * 2 < threads:
         return []
-    for r in axes[1:]:
-        if (steps := power_of_two(k.size(r), vectors)) > 1:
-            return [Side(first, lots, 1, rest // steps, again, further=(r, steps))]
     return [Side(first, lots, 1, rest, again)]
 
 
@@ -235,8 +229,6 @@ def cut(b: Builder, s: Side, dim: int) -> None:
     if s.beside is not None:
         _, inner = b.split(s.beside[0].arg.name, s.beside[1], _may_overlap(b, s.beside[0].arg.name))
         b.bind(inner, AxisKind.THREAD, 2)
-    if s.further is not None:
-        b.tile(s.further[0].arg.name, s.further[1], AxisKind.UNROLL)
 
 
 def _may_overlap(b: Builder, name: str) -> bool:
