@@ -7,7 +7,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Self
 from weakref import ref
 
-from tinyweb.graph.ir import Ops, Shape, UOp, size_max, substitute
+from tinyweb.graph.ir import Ops, Shape, UOp, movement, substitute
 from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.views import view_base, walk
@@ -147,11 +147,7 @@ def drop_history(t: Value) -> None:
 
 def with_history(memory: UOp, value: UOp) -> UOp:
     """Memory that holds a value; gradients go on from it to what the value was computed from."""
-    zero = UOp.const(0, value.dtype)
-    if value.shape:
-        zero = UOp(Ops.RESHAPE, value.dtype, (zero,), (1,) * len(value.shape))
-        zero = UOp(Ops.EXPAND, value.dtype, (zero,), value.shape)
-    arriving = leaf(zero)
+    arriving = leaf(movement.full(0, value.dtype, value.shape))
     return UOp(Ops.CUSTOM_GRADIENT, value.dtype, (memory, arriving, value, arriving))
 
 
@@ -162,11 +158,7 @@ def leaf(value: UOp) -> UOp:
 
 def shaped(buffer: UOp, shape: Shape, values: dict[str, int]) -> UOp:
     """The first elements of a BUFFER as an array of `shape`; symbolic sizes take their maximum in memory."""
-    held = tuple(size_max(s) for s in shape)
-    view = buffer if held == buffer.shape else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), held)
-    if held != tuple(shape):
-        view = UOp(Ops.SHRINK, buffer.dtype, (view,), tuple((0, bound_size(s, values)) for s in shape))
-    return view
+    return movement.shaped(buffer, tuple(bound_size(s, values) for s in shape))
 
 
 def evaluate_size(s: Size, values: dict[str, int]) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyweb.graph.autodiff.derivations import reshape, total
+from tinyweb.graph.autodiff.derivations import total
 from tinyweb.graph.autodiff.vector_jacobian import RULES, inputs
 from tinyweb.graph.ir import Ops, UOp, toposort
+from tinyweb.graph.ir.movement import reshape
 
 
 def gradient(root: UOp, upstream: UOp, targets: Sequence[UOp]) -> list[UOp | None]:

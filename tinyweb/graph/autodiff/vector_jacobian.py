@@ -11,21 +11,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.autodiff.derivations import (
-    expand,
-    flip,
-    full,
-    iota,
-    not_,
-    permute,
-    reshape,
-    scan,
-    scatter,
-    shifted,
-    total,
-)
+from tinyweb.graph.autodiff.derivations import not_, scan, scatter, shifted, total
 from tinyweb.graph.autodiff.functions import DERIVATIVES, Derivative, power
 from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, UOp, size_sub, substitute
+from tinyweb.graph.ir.movement import expand, flip, full, iota, permute, reshape
 
 Gradients: TypeAlias = "tuple[UOp | None, ...]"
 Rule: TypeAlias = "Callable[[UOp, UOp], Gradients]"

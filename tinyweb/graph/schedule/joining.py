@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, Size, UOp, size_add, size_max, size_sub
+from tinyweb.graph.ir import Ops, Size, UOp, size_add, size_sub
+from tinyweb.graph.ir.movement import expand, iota, pad, reshape
 
 
 def joined(parts: Sequence[UOp], axis: int) -> UOp:
@@ -19,20 +20,11 @@ def joined(parts: Sequence[UOp], axis: int) -> UOp:
     for p in parts:
         total = size_add(total, p.shape[axis])
     shape = tuple(total if a == axis else s for a, s in enumerate(parts[0].shape))
-    place = UOp(Ops.IOTA, dtypes.int32, (), size_max(total))
-    if not isinstance(total, int):
-        place = UOp(Ops.SHRINK, dtypes.int32, (place,), ((0, total),))
-    if len(shape) > 1:
-        place = UOp(Ops.RESHAPE, dtypes.int32, (place,), tuple(total if a == axis else 1 for a in range(len(shape))))
-    if place.shape != shape:
-        place = UOp(Ops.EXPAND, dtypes.int32, (place,), shape)
+    place = expand(reshape(iota(total), tuple(total if a == axis else 1 for a in range(len(shape)))), shape)
     result: UOp | None = None
     at: Size = 0
     for p in parts:
-        around = (at, size_sub(size_sub(total, at), p.shape[axis]))
-        wide = p
-        if around != (0, 0):
-            wide = UOp(Ops.PAD, p.dtype, (p,), tuple(around if a == axis else (0, 0) for a in range(len(shape))))
+        wide = pad(p, axis, at, size_sub(size_sub(total, at), p.shape[axis]))
         if result is None:
             result = wide
         else:

@@ -15,8 +15,8 @@ from tinyweb.graph.ir import (
     Ops,
     Ordered,
     Shape,
-    Size,
     UOp,
+    identity,
     numel_max,
     rebuild,
     size_max,
@@ -24,6 +24,7 @@ from tinyweb.graph.ir import (
     substitute,
     toposort,
 )
+from tinyweb.graph.ir.movement import expand, pad, reshape, shrink
 from tinyweb.graph.schedule.views import view_base, walk
 
 BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no blocks to keep a device busy
@@ -123,26 +124,26 @@ class _Expansion:
         if n in (0, 1):
             return x
         view = self._buffer(x.shape, x.dtype)
-        before = _behind_identity(op, _shrink(view, axis, 0, size_sub(n, 1)), axis)
+        before = _behind_identity(op, shrink(view, axis, 0, size_sub(n, 1)), axis)
         return self._update(view, view, _joined(op, before, x, factors), axis)
 
     def _in_blocks(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
         shape, n = sources[0].shape, size_max(sources[0].shape[axis])
         count = -(-n // BLOCK)
         blocked = (*shape[:axis], count, BLOCK, *shape[axis + 1 :])
-        x, *factors = (reshape(_pad(s, axis, 0, count * BLOCK - n), blocked) for s in sources)
+        x, *factors = (reshape(pad(s, axis, 0, count * BLOCK - n), blocked) for s in sources)
         within = self._serial(op, axis + 1, [x, *factors])
         # factors of a linear recurrence: what a block multiplies the value before it with
         scales = [self._serial(Ops.MUL, axis + 1, [f]) for f in factors]
 
         def last(s: UOp) -> UOp:
-            end = _shrink(_shrink(s, axis + 1, BLOCK - 1, BLOCK), axis, 0, count - 1)
+            end = shrink(shrink(s, axis + 1, BLOCK - 1, BLOCK), axis, 0, count - 1)
             return reshape(end, (*shape[:axis], count - 1, *shape[axis + 1 :]))
 
         totals = _stored(self.scan(op, axis, [last(within), *map(last, scales)]))
         before = reshape(_behind_identity(op, totals, axis), (*shape[:axis], count, 1, *shape[axis + 1 :]))
         joined = _joined(op, UOp(Ops.EXPAND, before.dtype, (before,), blocked), within, scales)
-        return _shrink(reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :])), axis, 0, n)
+        return shrink(reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :])), axis, 0, n)
 
     def scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
         places, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
@@ -166,13 +167,13 @@ class _Expansion:
         length = steps // parts
         lead = x.shape[:axis]
         view = self._buffer((*lead, parts, *x.shape[axis:]), x.dtype)
-        each = self._update(view, view, _filled(_identity(op, x.dtype), view.shape))
+        each = self._update(view, view, expand(identity(op, x.dtype), view.shape))
         if parts * length < steps:
-            rest_index, rest_values = (_shrink(u, axis, parts * length, steps) for u in (index, values))
-            first = reshape(_shrink(each, axis, 0, 1), x.shape)
+            rest_index, rest_values = (shrink(u, axis, parts * length, steps) for u in (index, values))
+            first = reshape(shrink(each, axis, 0, 1), x.shape)
             each = self._steps(view, first, axis, op, False, rest_index, rest_values)
         index, values = (
-            reshape(_shrink(u, axis, 0, parts * length), (*lead, parts, length, *u.shape[axis + 1 :]))
+            reshape(shrink(u, axis, 0, parts * length), (*lead, parts, length, *u.shape[axis + 1 :]))
             for u in (index, values)
         )
         each = self._steps(view, each, axis + 1, op, False, index, values)
@@ -200,10 +201,10 @@ class _Expansion:
         # one memory for the sums and, behind them, for what each step finds
         sums, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
         view = self._buffer((*x.shape[:axis], sums + steps), x.dtype)
-        filled = self._update(view, _shrink(view, axis, 0, sums), x)
+        filled = self._update(view, shrink(view, axis, 0, sums), x)
         index, values = _read_once(index), _read_once(values)
-        place = UOp(Ops.TAKE, x.dtype, (_shrink(filled, axis, 0, sums), index), axis)
-        return self._update(view, place, place + values, axis, _shrink(filled, axis, sums, sums + steps))
+        place = UOp(Ops.TAKE, x.dtype, (shrink(filled, axis, 0, sums), index), axis)
+        return self._update(view, place, place + values, axis, shrink(filled, axis, sums, sums + steps))
 
     def _buffer(self, shape: Shape, dtype: DType) -> UOp:
         """New memory for an array, as a view that has the array's shape."""
@@ -211,7 +212,7 @@ class _Expansion:
         self.buffers.append(self.new(numel_max(most), dtype))
         view = reshape(self.buffers[-1], most)
         for axis, s in enumerate(shape):
-            view = _shrink(view, axis, 0, s)
+            view = shrink(view, axis, 0, s)
         return view
 
     def _update(self, view: UOp, place: UOp, value: UOp, axis: int | None = None, *trace: UOp) -> UOp:
@@ -221,10 +222,6 @@ class _Expansion:
         arg = -self.updates if axis is None else Ordered(axis, self.updates)
         update = UOp(Ops.ASSIGN, value.dtype, (place, value, *trace), arg)
         return substitute(view, {view.buffer: update})
-
-
-def _filled(value: UOp, shape: Shape) -> UOp:
-    return UOp(Ops.EXPAND, value.dtype, (reshape(value, (1,) * len(shape)),), shape)
 
 
 def _is_long(u: UOp) -> bool:
@@ -243,26 +240,22 @@ def _in_parts(u: UOp, x: UOp) -> UOp:
     length = -(-sizes[axis] // THREADS)
     length = -(-length // LINE) * LINE if length > LINE else length
     parts = sizes[axis] // length
-    blocks = reshape(_shrink(x, axis, 0, parts * length), (*sizes[:axis], parts, length, *sizes[axis + 1 :]))
+    blocks = reshape(shrink(x, axis, 0, parts * length), (*sizes[:axis], parts, length, *sizes[axis + 1 :]))
     each = UOp(Ops.REDUCE, u.dtype, (blocks,), (op, tuple(a + (a >= axis) for a in axes)))
     each = UOp(Ops.CONTIGUOUS, u.dtype, (reshape(each, (*each.shape[: axis + 1], *each.shape[axis + 2 :])),))
     total = UOp(Ops.REDUCE, u.dtype, (each,), (op, (axis,)))
     if parts * length == sizes[axis]:
         return total
-    return UOp(op, u.dtype, (total, u.replace(src=(_shrink(x, axis, parts * length, sizes[axis]),))))
-
-
-def _identity(op: Ops, dtype: DType) -> UOp:
-    return UOp.const({Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: dtype.min}[op], dtype)
+    return UOp(op, u.dtype, (total, u.replace(src=(shrink(x, axis, parts * length, sizes[axis]),))))
 
 
 def _behind_identity(op: Ops, x: UOp, axis: int) -> UOp:
     """x behind one step more, which has the identity of the operation."""
-    padded = _pad(x, axis, 1)
+    padded = pad(x, axis, 1)
     if op in (Ops.ADD, Ops.MULADD):
         return padded
-    begun = _pad(_filled(UOp.const(True, dtypes.bool), x.shape), axis, 1)
-    return begun.where(padded, _identity(op, x.dtype))
+    begun = pad(expand(UOp.const(True, dtypes.bool), x.shape), axis, 1)
+    return begun.where(padded, identity(op, x.dtype))
 
 
 def _joined(op: Ops, before: UOp, x: UOp, factors: Sequence[UOp]) -> UOp:
@@ -288,25 +281,3 @@ def _read_once(x: UOp) -> UOp:
 def _stored(x: UOp) -> UOp:
     """In memory, unless it is there."""
     return x if view_base(x).op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS) else UOp(Ops.CONTIGUOUS, x.dtype, (x,))
-
-
-def reshape(x: UOp, shape: Shape) -> UOp:
-    return x if x.shape == shape else UOp(Ops.RESHAPE, x.dtype, (x,), shape)
-
-
-def _shrink(x: UOp, axis: int, begin: int, end: int | UOp) -> UOp:
-    if begin == 0 and (end is x.shape[axis] or end == x.shape[axis]):
-        return x
-    return UOp(Ops.SHRINK, x.dtype, (x,), tuple((begin, end) if a == axis else (0, s) for a, s in enumerate(x.shape)))
-
-
-def _pad(x: UOp, axis: int, before: int, after: int = 0) -> UOp:
-    if before == after == 0:
-        return x
-    return UOp(Ops.PAD, x.dtype, (x,), tuple((before, after) if a == axis else (0, 0) for a in range(len(x.shape))))
-
-
-def iota(size: Size) -> UOp:
-    """0 … size-1 as int32."""
-    whole = UOp(Ops.IOTA, dtypes.int32, (), size_max(size))
-    return whole if isinstance(size, int) else UOp(Ops.SHRINK, dtypes.int32, (whole,), ((0, size),))

@@ -24,6 +24,7 @@ from tinyweb.graph.ir import (
     toposort,
 )
 from tinyweb.graph.ir.kernel_spec import kernel_spec
+from tinyweb.graph.ir.movement import reshape
 from tinyweb.graph.ir.spec import spec_level, verify
 from tinyweb.graph.ir.tensor_spec import tensor_spec
 from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
@@ -32,7 +33,7 @@ from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
-from tinyweb.graph.schedule.ordered import below, expand_ordered, reshape
+from tinyweb.graph.schedule.ordered import below, expand_ordered
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
 from tinyweb.graph.symbolic import simplify

@@ -18,13 +18,12 @@ from tinyweb.graph.ir import (
     ELEMENTWISE,
     BufferArg,
     Ops,
-    Shape,
     UOp,
     numel_max,
-    size_max,
     size_prod,
 )
 from tinyweb.graph.ir.invariants import same_sizes
+from tinyweb.graph.ir.movement import shaped, shrink
 from tinyweb.graph.ir.tensor_spec import is_buffer_view
 from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.schedule.indexing import same
@@ -88,13 +87,6 @@ def _is_free(u: UOp) -> bool:
     )  # fmt: skip
 
 
-def shaped(buffer: UOp, shape: Shape) -> UOp:
-    """The first elements of a BUFFER as an array of `shape`; symbolic sizes take their maximum in memory."""
-    held = tuple(size_max(s) for s in shape)
-    view = buffer if held == buffer.shape else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), held)
-    return view if held == tuple(shape) else UOp(Ops.SHRINK, buffer.dtype, (view,), tuple((0, s) for s in shape))
-
-
 def _with(shape: Sequence[object], axis: int, value: object) -> tuple[object, ...]:
     return (*shape[:axis], value, *shape[axis + 1 :])
 
@@ -103,7 +95,7 @@ def _shrink(u: UOp, axis: int, begin: int, end: int) -> UOp:
     """Elements `begin` … `end` - 1 along an axis; of what is repeated along it, fewer repetitions."""
     if u.op is Ops.EXPAND and same(u.src[0].shape[axis], 1):
         return UOp(Ops.EXPAND, u.dtype, u.src, _with(u.shape, axis, end - begin))
-    return UOp(Ops.SHRINK, u.dtype, (u,), _with([(0, s) for s in u.shape], axis, (begin, end)))
+    return shrink(u, axis, begin, end)
 
 
 class Resolver:
