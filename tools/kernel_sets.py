@@ -42,9 +42,10 @@ def tinychat(target: Target) -> Plans:
     """All entry points of the embedded chat model, with 8-bit weights."""
     from tinyweb.models import load
     from tinyweb.models.chat import entry_points
+    from tinyweb.nn.quantize import activations_for
 
     model: Any = load(MODELS / "tinychat-7m", "q8", device=DEVICE)
-    model.activations = "float"  # as on all GPUs
+    model.activations = activations_for(target)
     return entry_points(model, None, target)
 
 
@@ -75,8 +76,10 @@ def unet(target: Target) -> Plans:
 def llama(quant: str, target: Target) -> Plans:
     """Two layers and the head of a decoder with the sizes of Llama-3.2-1B: a token, and a block of a prompt."""
     from tinyweb.graph.ir import Variable
+    from tinyweb.nn.quantize import activations_for
 
     model = _llama(quant)
+    model.activations = activations_for(target)
     start = Variable("start_pos", 0, CONTEXT - BLOCK).bind(0)
     count = Variable("count", 1, BLOCK).bind(1)
     return {

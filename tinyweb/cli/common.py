@@ -114,7 +114,9 @@ Evaluate = Annotated[
 ]  # fmt: skip
 ActivationsChoice = Annotated[
     Activations | None,
-    typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
+    typer.Option(
+        help="What weights are multiplied with (default: int8 in WebAssembly with quantised ones, else float)."
+    ),
 ]
 CacheChoice = Annotated[
     CacheKind | None,

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Self
 
 from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import size_max
 from tinyweb.nn.parameters import learned, uniform
-from tinyweb.nn.quantize import QuantizedWeight
+from tinyweb.nn.quantized_weight import QuantizedWeight, rounded
 from tinyweb.tensor import Tensor
 
 
@@ -57,9 +59,15 @@ class Linear:
         return layer
 
     def __call__(self, x: Tensor, activations: str = "float") -> Tensor:
-        """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights."""
+        """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights, "half" many
+        rows to float16 before they are multiplied with weights of that type."""
         w = self.weight
-        y = x.linear(w) if isinstance(w, Tensor) else w.product(x, activations)
+        if not isinstance(w, Tensor):
+            y = w.product(x, activations)
+        elif activations == "half" and w.dtype is dtypes.float16:
+            y = rounded(x, prod(map(size_max, x.shape[:-1])), activations).matmul(w.transpose(), x.dtype)
+        else:
+            y = x.linear(w)
         return y if self.bias is None else y + self.bias
 
     def tensors(self) -> dict[str, Tensor]:

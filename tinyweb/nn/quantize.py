@@ -24,7 +24,13 @@ import numpy.typing as npt
 from tinyweb.dtype import dtypes
 from tinyweb.kinds import BITS
 from tinyweb.native_runtimes.cpu.runtime import thread_count
-from tinyweb.nn.quantized_weight import QuantizedWeight, activations_for, of_codes, quantize_activations
+from tinyweb.nn.quantized_weight import (
+    HALF_MAX,
+    QuantizedWeight,
+    activations_for,
+    of_codes,
+    quantize_activations,
+)
 
 __all__ = [
     "QuantizedWeight", "activations_for", "group_size", "of_integers", "quantize",
@@ -33,7 +39,7 @@ __all__ = [
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
 CHUNK = 1 << 18  # weights a thread quantises at a time: what the search makes of them stays in the processor's cache
-HALF_MAX, HALF_LEAST = float(np.finfo(np.float16).max), np.float32(np.finfo(np.float16).smallest_subnormal)
+HALF_LEAST = np.float32(np.finfo(np.float16).smallest_subnormal)
 Floats = npt.NDArray[np.float32]
 
 

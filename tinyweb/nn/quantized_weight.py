@@ -26,9 +26,13 @@ import numpy.typing as npt
 from tinyweb.array.packing import pack
 from tinyweb.dtype import BY_NAME, DType, dtypes, from_numpy
 from tinyweb.graph.ir import Ops, TableArg, UOp, size_max
+from tinyweb.graph.optimize.instructions import multiplies_matrices
 from tinyweb.graph.target import Target
 from tinyweb.kinds import ACTIVATIONS
 from tinyweb.tensor import Tensor
+
+HALF_MAX = float(np.finfo(np.float16).max)
+MATRIX_ROWS = 16  # of the matrix instructions of GPUs
 
 WOVEN = 8  # groups side by side: vectors have as many lanes or fewer
 PLANES = {8: (8,), 7: (4, 2, 1), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2,), 1: (1,)}  # of codes of so many bits
@@ -142,9 +146,9 @@ class QuantizedWeight:
         group are integers: their int32 sum is exact, and is multiplied by both scales in float32.
         """
         if activations not in ACTIVATIONS:
-            raise ValueError(f"activations can be {' or '.join(ACTIVATIONS)}, not {activations!r}")
+            raise ValueError(f"activations can be {', '.join(ACTIVATIONS)}, not {activations!r}")
         grouped = x.float().reshape(*x.shape[:-1], self.groups, self.group)
-        if activations == "float":
+        if activations != "int8":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
         integers, steps = quantize_activations(grouped)
         axes = self._axes()
@@ -348,8 +352,21 @@ def _parts_of(blocks: Tensor) -> tuple[int, int]:
 
 
 def activations_for(target: Target) -> str:
-    """What quantised weights are best multiplied with on a target."""
-    return "int8" if target.dot_lanes else "float"
+    """What weights are best multiplied with on a target."""
+    if target.dot_lanes:
+        return "int8"
+    return "half" if multiplies_matrices(target, dtypes.float16) else "float"
+
+
+def halves(x: Tensor) -> Tensor:
+    """x rounded to float16: what is beyond its range is held at ±65504."""
+    return x.clamp(-HALF_MAX, HALF_MAX).cast(dtypes.float16)
+
+
+def rounded(x: Tensor, rows: int, activations: str) -> Tensor:
+    """x, of which `rows` are multiplied with float16 at a time: with activations "half" these are `halves` in memory
+    of their own, where matrix instructions read them, if they are as many as those take at a time."""
+    return halves(x).contiguous() if activations == "half" and rows >= MATRIX_ROWS else x
 
 
 def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ done with the sums is done by the thread that has them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyweb.dtype import dtypes
@@ -45,32 +46,40 @@ def held_product(
     k, mark, fragments = b.k, b.mark(), instruction.fragments
     assert fragments is not None
     axes = down[0], along[0]
-    value = dominant.src[0]
-    factors = [s.src[0] if s.op is Ops.CAST else s for s in value.src] if value.op is Ops.MUL else []
-    if not factors or any(f.op is not Ops.LOAD or f.dtype is not t for f, t in zip(factors, instruction.operands)):
+    if not all(u.src[1:] == dominant.src[1:] and _of_loads(u, instruction) for u in k.reduces):
         return False
-    if len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
+    if not all(isinstance(k.exact(r), int) for r in axes):
         return False
     volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
-    after = [u for s in k.stores for u in _after(s.src[2], dominant)]
+    after = [u for s in k.stores for u in _after(s.src[2], k.reduces)]
     written = sum(FUNCTION if u.op in TRANSCENDENTAL else u.op in ELEMENTWISE for u in after)
     tiles = _tiles(k.size(axes[0]), k.size(axes[1]), instruction, batches * volumes[0] * volumes[1])
     for tile in b.options("tile", tiles):
-        sums = tile[1][0] * tile[1][1] * fragments.sums.size
+        sums = len(k.reduces) * tile[1][0] * tile[1][1] * fragments.sums.size
+        if 2 * sums > b.target.thread_registers + 1:  # the other half is for operands and addresses
+            continue
         if sums * written <= MOST_WRITTEN and _with_tile(b, dominant, axes, tile, instruction):
             return True
         b.back(mark)
     return False
 
 
-def _after(value: UOp, reduce: UOp) -> list[UOp]:
-    """What is computed of a reduction's result."""
-    seen, stack = {value, reduce}, [value]
+def _of_loads(reduce: UOp, instruction: Instruction) -> bool:
+    """Whether a sum is of products of memory in an instruction's types."""
+    value = reduce.src[0]
+    factors = [s.src[0] if s.op is Ops.CAST else s for s in value.src] if value.op is Ops.MUL else []
+    loaded = (f.op is Ops.LOAD and f.dtype is t for f, t in zip(factors, instruction.operands))
+    return bool(factors) and all(loaded)
+
+
+def _after(value: UOp, reduces: Sequence[UOp]) -> list[UOp]:
+    """What is computed of the results of reductions."""
+    seen, stack = {value, *reduces}, [value]
     while stack:
         more = [s for s in stack.pop().src if s not in seen]
         seen.update(more)
         stack.extend(more)
-    return [u for u in seen if u is not reduce and u.dtype is not dtypes.index]
+    return [u for u in seen if u not in reduces and u.dtype is not dtypes.index]
 
 
 Tile = tuple[tuple[int, int], tuple[int, int]]

@@ -34,6 +34,7 @@ from tinyweb.graph.ir import (
 )
 from tinyweb.graph.optimize.matrices import ROWS
 from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.target import Target
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,12 @@ INSTRUCTIONS: dict[str, Instruction] = {
     i.name: i
     for i in (DOT4_I8, DOT4_U8_I8, DOT2_I16, *PACKED.values(), MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP, *FRAGMENTS)
 }
+
+
+def multiplies_matrices(target: Target, dtype: DType) -> bool:
+    """Whether a target has an instruction for matrices of this type."""
+    found = [INSTRUCTIONS[name] for name in target.instructions]
+    return any(i.tile and i.operands == (dtype, dtype) for i in found)
 
 
 def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:

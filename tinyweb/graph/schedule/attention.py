@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Size, UOp, nested, numel_max, substitute
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, Size, UOp, nested, numel_max, substitute
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.symbolic import simplify
@@ -134,6 +134,26 @@ def _is_product(u: UOp) -> bool:
         elif x.op in ELEMENTWISE or x.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK):
             stack.extend(x.src)
     return False
+
+
+def unmerged(node: UOp) -> Shape:
+    """The shape of a value that a maximum is taken for, without what a reshape behind it merged: heads and their
+    columns side by side are no axis of a kernel, as scores vary over the one and not over the other."""
+    below: set[UOp] = set()
+    for u in node.toposort():
+        if (u.op is Ops.REDUCE and u.arg[0] is Ops.MAX) or not below.isdisjoint(u.src):
+            below.add(u)
+    u = node
+    while u in below and (u.op in ELEMENTWISE or u.op is Ops.CONTIGUOUS):
+        u = next(s for s in u.src if s in below)
+    if u not in below or u.op is not Ops.RESHAPE or u.shape != node.shape:
+        return node.shape
+    out: list[Size] = []
+    for olds, news in reshape_groups(u.src[0].shape, u.shape):
+        sizes = [u.src[0].shape[i] for i in olds]
+        merged = len(news) == 1 and all(isinstance(n, int) for n in sizes)
+        out += [n for n in sizes if n != 1] if merged and len(sizes) > 1 else [u.shape[i] for i in news]
+    return tuple(out)
 
 
 @dataclass(frozen=True)

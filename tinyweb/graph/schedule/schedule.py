@@ -27,10 +27,11 @@ from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.movement import reshape
 from tinyweb.graph.ir.spec import spec_level, verify
 from tinyweb.graph.ir.tensor_spec import tensor_spec
+from tinyweb.graph.schedule.attention import unmerged
 from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
-from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
+from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index, reshape_index
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import below, expand_ordered
@@ -271,12 +272,14 @@ def _recipe(node: UOp, target: UOp) -> _Recipe:
     if any(size_max(s) == 0 for s in shape):
         return _Recipe()
     ordered = node.arg.axis if isinstance(node.arg, Ordered) else None
+    apart = shape if ordered is not None else unmerged(value_node)
     index = tuple(
         ZERO
         if s == 1
         else build.range(s, reduce=False, number=i, kind=AxisKind.ORDERED if i == ordered else AxisKind.LOOP)
-        for i, s in enumerate(shape)
+        for i, s in enumerate(apart)
     )
+    index = index if apart == shape else reshape_index(index, shape, apart)
     gate: UOp | None = None
     place: UOp | None
     picked: UOp | None = None

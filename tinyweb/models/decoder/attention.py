@@ -12,6 +12,7 @@ from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.parameters import parameter
+from tinyweb.nn.quantized_weight import rounded
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
 
@@ -111,6 +112,8 @@ class Attention(Heads):
             query = query * grown.reshape(*grown.shape, 1, 1)
         seen = cache.read(0, start + tokens).unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
 
+        if cache.kind == "f16":  # queries as precise as keys
+            query = rounded(query, tokens, activations)
         group = c.heads // c.kv_heads  # query heads that share a key/value head
         query = query.reshape(batch, tokens, c.kv_heads, group, c.width).permute(0, 2, 3, 1, 4)
         query = query.reshape(batch * c.kv_heads, group, tokens, c.width)

@@ -12,10 +12,10 @@ from typing import TypeAlias, Union
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Size
 from tinyweb.nn.quantize import group_size
+from tinyweb.nn.quantized_weight import halves
 from tinyweb.tensor import Tensor
 
 ELEMENT_BITS = {"f16": 16.0, "f32": 32.0, "q8": 8.5, "q4": 5.0}  # scales of groups of 32 included
-HALF_MAX = 65504.0
 
 # where tokens stand: at `start`, start + 1, … in all sequences, or each at its own, int32 (batch, tokens)
 Start: TypeAlias = Union[Size, Tensor]  # noqa: UP007 (Size is a name in quotes)
@@ -83,8 +83,7 @@ class Cache:
     def kept(self, rows: Tensor) -> dict[str, Tensor]:
         """What the memory of each name holds of rows (…, width), float32."""
         if self.scales is None:
-            half = self.rows.dtype is dtypes.float16
-            return {"": rows.clamp(-HALF_MAX, HALF_MAX).cast(dtypes.float16) if half else rows}
+            return {"": halves(rows) if self.rows.dtype is dtypes.float16 else rows}
         grouped = rows.reshape(*rows.shape[:-1], rows.shape[-1] // self.group, self.group)
         if self.least is None:
             scales = (grouped.abs().max(-1) * (1 / 127)).cast(dtypes.bfloat16)

@@ -2,8 +2,8 @@
 
 What is notable:
 - Weights stay as they are stored (half floats, 8 or 4 bit integers) and are widened as a kernel reads them, as does the
-  key/value cache; activations and logits are float32. What is multiplied with quantised weights is itself
-  rounded to 8 bits (`activations`) where the processor multiplies integers faster.
+  key/value cache; activations and logits are float32. What is multiplied with weights is itself rounded
+  (`activations`) where the processor multiplies 8-bit integers, or matrices of half floats, faster.
 - The cache lies on the device and is updated in place; its valid length is symbolic, so that one set of kernels serves
   every position.
 - `prefill`, `decode`, `sample`, `greedy` and `verify` are the entry points of a chat: they work on `state` alone, and
@@ -48,9 +48,9 @@ from tinyweb.tensor import Tensor
 class Decoder:
     """A loaded model with its state. Use one instance for one conversation at a time.
 
-    `context`: positions of the cache. `activations`: "float" or "int8", what quantised weights are multiplied with; it
-    may be changed before plans are captured. `parameter_count`: numbers the model was trained to hold, the tied
-    embedding once. `weights`: all parameters by name. `state`: memory that lives between calls: `ids` int32
+    `context`: positions of the cache. `activations`: "float", "half" or "int8", what weights are multiplied with (see
+    `load`); it may be changed before plans are captured. `parameter_count`: numbers the model was trained to hold, the
+    tied embedding once. `weights`: all parameters by name. `state`: memory that lives between calls: `ids` int32
     (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,), `verified` int32
     (VERIFY,) (docs/bundle.md), and for each layer its cache, `layerN.kv` (2, key/value heads, positions, width of a
     head) where it has attention, with `layerN.kv.scales` and `layerN.kv.least` where that is of integers. `cache`: how

@@ -40,8 +40,7 @@ def load(
     (tinyweb/sources), or what offers the same.
 
     `quant`: as of `decoder.load`.
-    `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
-    where the device has integer dot products.
+    `activations`: what weights are multiplied with, as of `decoder.load`.
 
     Raises ModelFormatError for a folder that is missing, damaged or of an architecture that is not known; TinywebError
     for a `quant` or `activations` that cannot be.

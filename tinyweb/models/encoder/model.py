@@ -21,7 +21,7 @@ from tinyweb.tensor import Tensor
 
 
 class Encoder:
-    """A loaded encoder. `activations`: "float" or "int8", what quantised weights are multiplied with; it may be changed
+    """A loaded encoder. `activations`: "float", "half" or "int8", what weights are multiplied with; it may be changed
     before plans are captured. `parameter_count`: numbers it was trained to hold. `load`: reads what else there is in
     the checkpoint."""
 

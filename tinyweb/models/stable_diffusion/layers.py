@@ -17,9 +17,8 @@ from tinyweb.nn.norms import GroupNorm, LayerNorm
 from tinyweb.nn.parameters import parameter
 from tinyweb.nn.precision import Watch
 from tinyweb.nn.quantize import QuantizedWeight, quantize
+from tinyweb.nn.quantized_weight import HALF_MAX
 from tinyweb.tensor import Tensor
-
-HALF_MAX = float(np.finfo(np.float16).max)
 
 
 class Weights(Protocol):
