@@ -105,15 +105,78 @@ def test_a_launch_that_the_driver_refuses(monkeypatch: pytest.MonkeyPatch) -> No
     import pyopencl
 
     def refuse(*_: object) -> None:
-        raise pyopencl.LogicError("clEnqueueNDRangeKernel failed: INVALID_COMMAND_QUEUE")
+        raise pyopencl.LogicError("clEnqueueNDRangeKernel failed: INVALID_WORK_GROUP_SIZE")
 
     runtime = OpenClRuntime()
     program = elementwise("twice", [F32], F32, lambda a: a + a, 4, 1)
     with monkeypatch.context() as patch:
         patch.setattr(pyopencl, "enqueue_nd_range_kernel", refuse)
-        with pytest.raises(DeviceError, match=r"kernel twice: the OpenCL driver of .* reports .*INVALID_COMMAND_QUEUE"):
+        with pytest.raises(DeviceError, match=r"kernel twice: the OpenCL driver of .* reports .*INVALID_WORK_GROUP"):
             execute(runtime, program, [np.zeros(4, np.float32), np.ones(4, np.float32)])
     assert execute(runtime, program, [np.zeros(4, np.float32), np.ones(4, np.float32)])[0].tolist() == [2.0] * 4
+
+
+class Failed:
+    """An event behind a kernel that has failed."""
+
+    command_execution_status = -5
+
+    def wait(self) -> None:
+        import pyopencl
+
+        raise pyopencl.RuntimeError("clWaitForEvents failed: OUT_OF_RESOURCES")
+
+
+@needs_a_driver
+@pytest.mark.parametrize("first", ["waiting", "asking"])
+def test_a_kernel_that_fails(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """As on a GPU, whose queue does nothing more then: it is named, and the device opened anew."""
+    import pyopencl
+
+    def refuse(*_: object, **more: object) -> None:
+        raise pyopencl.LogicError("clEnqueueNDRangeKernel failed: INVALID_COMMAND_QUEUE")
+
+    runtime = OpenClRuntime()
+    (executable,) = runtime.compile([elementwise("next", [F32], F32, lambda a: a + 1.0, 4, 1)])
+    fixed, given = runtime.allocate(16), runtime.allocate(16)
+    replay = runtime.prepare([executable], [(1, 0)], [fixed])
+    with monkeypatch.context() as patch:
+        patch.setattr(pyopencl, "enqueue_marker", lambda queue: Failed())
+        runtime.run([Launch(executable, (given, fixed))], {})
+        if first == "asking":
+            patch.setattr(pyopencl, "enqueue_nd_range_kernel", refuse)
+        with pytest.raises(
+            DeviceError, match=r"kernel next failed on .*all memory on the device is lost; .*open again"
+        ):
+            runtime.run([Launch(executable, (given, fixed))], {}) if first == "asking" else runtime.copy_out(given, 16)
+    for use in (
+        lambda: runtime.copy_out(given, 16),
+        lambda: replay([given], {}),
+        lambda: runtime.copy_in(given, memoryview(b"0123")),
+    ):
+        with pytest.raises(DeviceError, match="was lost when a kernel failed: make its tensors anew"):
+            use()
+    for handle in (fixed, given):
+        runtime.free(handle)
+    fixed, given = runtime.allocate(16), runtime.allocate(16)
+    runtime.run([Launch(executable, (given, fixed))], {})  # compiled again
+    assert np.frombuffer(runtime.copy_out(given, 16), np.float32).tolist() == [1.0] * 4
+    replay = runtime.prepare([executable], [(1, 0)], [given])
+    replay([fixed], {})
+    assert np.frombuffer(runtime.copy_out(fixed, 16), np.float32).tolist() == [2.0] * 4
+
+
+@needs_a_driver
+def test_a_device_that_does_not_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyopencl
+
+    runtime = OpenClRuntime()
+    with monkeypatch.context() as patch:
+        patch.setattr(pyopencl, "enqueue_marker", lambda queue: Failed())
+        patch.setattr(pyopencl, "get_platforms", lambda: [])
+        for _ in range(2):
+            with pytest.raises(DeviceError, match=r"a kernel failed on .*does not open again .*start the process anew"):
+                runtime.synchronize()
 
 
 @needs_a_driver
@@ -125,7 +188,7 @@ def test_a_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     (kernel,) = device.build(opened, ["slow"], source)
     memory = opened.cl.Buffer(opened.context, opened.cl.mem_flags.READ_WRITE, 16)
     kernel(opened.queue, (1,), (1,), memory)
-    with pytest.raises(DeviceError, match=r"kernels on .* have not ended after 0.01 s"):
+    with pytest.raises(DeviceError, match=r"a kernel on .* has not ended after 0.01 s"):
         opened.finish()
     opened.queue.finish()
     opened.finish()

@@ -357,7 +357,11 @@ def test_a_library_without_a_function_that_is_needed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("number", "sentence"),
-    [(100, "there is no AMD GPU that ROCm supports"), (101, "is the amdgpu kernel driver loaded"), (35, "update it")],
+    [
+        (100, "there is no AMD GPU that ROCm supports"),
+        (101, "its kernel driver .amdgpu. is not loaded"),
+        (35, "update it"),
+    ],
 )
 def test_no_device(standin: StandIn, number: int, sentence: str) -> None:
     standin.fail("hipInit", number)

@@ -24,7 +24,8 @@ ADVICE = {
     3: "is the amdgpu kernel driver loaded, and may this user open /dev/kfd?",
     35: "the kernel driver is older than the installed ROCm: update it",
     100: "there is no AMD GPU that ROCm supports, or this user may not open /dev/kfd (join the group render)",
-    101: "is the amdgpu kernel driver loaded, and may this user open /dev/kfd (group render)?",
+    101: "there is no AMD GPU, or its kernel driver (amdgpu) is not loaded, or this user may not open /dev/kfd (join "
+    "the group render); choose another device (OPENCL, WEBGPU, CPU) where there is none",
     209: "the code object is for another chip",
     700: "a kernel accessed memory that is not its own",
     701: "a kernel needs more registers or shared memory than the device has",

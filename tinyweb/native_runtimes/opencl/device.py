@@ -12,7 +12,7 @@ from typing import Any
 from tinyweb.errors import DeviceError, ToolchainError
 from tinyweb.graph.gpu_targets import opencl_target
 from tinyweb.graph.target import Target
-from tinyweb.native_runtimes.runs import Runs, Stuck
+from tinyweb.native_runtimes.runs import Runs, Stuck, some_of
 from tinyweb.toolchain import cache_entry, keep, sealed, unsealed
 
 OPTIONS = ("-cl-std=CL1.2",)
@@ -20,6 +20,14 @@ ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 MOST_THREADS = 256  # of a workgroup: some drivers allow more than their registers are enough for
 VARIABLE = "TINYWEB_OPENCL_SECONDS"
 LOG_LINES = 6  # of a compiler's log that a message shows
+
+
+class Lost(Exception):
+    """What was queued has failed: neither the queue nor its memory may be used any more. `names`: its kernels."""
+
+    def __init__(self, names: tuple[str, ...], said: str):
+        super().__init__(said)
+        self.names = names
 
 
 @dataclass(frozen=True)
@@ -38,25 +46,29 @@ class Opened:
 
     @contextmanager
     def speaking(self, what: str) -> Iterator[None]:
-        """Errors of the driver as ours: MemoryError where there is none left, else DeviceError."""
+        """Errors of the driver as ours: MemoryError where there is none left, Lost after a kernel has failed, else
+        DeviceError.
+        """
         try:
             yield
+        except Stuck as stuck:
+            raise DeviceError(
+                f"{some_of(stuck.names)} on {self.name} has not ended after {stuck.seconds:g} s ({VARIABLE}): the "
+                "device can be used again when it has, if it ever does"
+            ) from None
         except self.cl.MemoryError as error:
             raise MemoryError(f"{what}: OpenCL has no memory left on {self.name} ({_first(error)})") from error
         except self.cl.Error as error:
+            if "INVALID_COMMAND_QUEUE" in str(error):
+                raise Lost(self.runs.names, _first(error)) from error
             raise DeviceError(
                 f"{what}: the OpenCL driver of {self.name} reports {_first(error)}; if that repeats, start Python anew"
             ) from error
 
     def finish(self) -> None:
         """Return when all that was queued has happened. DeviceError after TINYWEB_OPENCL_SECONDS, by default 120."""
-        try:
+        with self.speaking("waiting for kernels"):
             self.runs.wait()
-        except Stuck as stuck:
-            raise DeviceError(
-                f"kernels on {self.name} have not ended after {stuck.seconds:g} s ({VARIABLE}): the device can be used "
-                "again when they have, if they ever do"
-            ) from None
 
 
 class Markers(Runs):
@@ -76,7 +88,10 @@ class Markers(Runs):
     def _happened(self, event: list[Any]) -> bool:
         status = event[0].command_execution_status
         if status < 0:
-            event[0].wait()  # raises what has gone wrong
+            try:
+                event[0].wait()  # raises what has gone wrong
+            except self._cl.Error as error:
+                raise Lost(self.names, _first(error)) from error
         return bool(status == self._cl.command_execution_status.COMPLETE)
 
 
