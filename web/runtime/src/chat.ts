@@ -13,7 +13,7 @@ import { Pace } from "./pace.js";
 import type { Call, WirePart } from "./protocol.js";
 import type { ChatPlan, Sampling } from "./tasks.js";
 import { ChatTokenizer, type Message } from "./tokenizer.js";
-import { readTokenizer } from "./vocabulary.js";
+import { readTokenizer } from "./read-tokenizer.js";
 
 /** Tokens before a continuation that its first words depend on. */
 const LOOK_BACK = 16;

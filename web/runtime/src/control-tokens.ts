@@ -8,6 +8,7 @@
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { boundSearch } from "./longest-match.js";
+import { givePieces, Pieces, STAND_IN } from "./pieces.js";
 import { giveTables, Merges, Vocabulary } from "./vocabulary.js";
 
 /** A noncharacter: not for interchange (Unicode, 23.7). */
@@ -58,8 +59,9 @@ export class ControlTokens {
     const model = { ...(guarded["model"] as Json) };
     const { vocab, merges } = model;
     const own = vocab instanceof Vocabulary;
-    if (own) Object.assign(model, { vocab: {}, merges: [] });
+    if (own) Object.assign(model, { vocab: vocab instanceof Pieces ? [[STAND_IN, 0]] : {}, merges: [] });
     const made = new Tokenizer({ ...ABSENT, ...guarded, model }, config);
+    if (vocab instanceof Pieces) givePieces(made, vocab, model["unk_id"] as number | null | undefined);
     if (own) giveTables(made, vocab, merges as Merges | undefined);
     boundSearch(made, { ...model, vocab });
     // It has made tables of these, and would keep them too: half of its memory.
@@ -83,6 +85,13 @@ export class ControlTokens {
       model["merges"] = (model["merges"] as (string | string[])[]).filter(
         (merge) => !texts.has(typeof merge === "string" ? merge.replace(" ", "") : merge.join("")),
       );
+    } else if (model["vocab"] instanceof Pieces) {
+      const { scores } = model["vocab"];
+      const least = Math.min(0, model["vocab"].least);
+      for (const text of texts) {
+        const id = model["vocab"].id(text);
+        if (id !== undefined) scores[id] = least * text.length - 1;
+      }
     } else if (Array.isArray(model["vocab"])) {
       // nor is one more likely than its letters
       const vocab = model["vocab"] as [string, number][];

@@ -12,6 +12,8 @@ const ESCAPES = new Map(Array.from('"\\/bfnrt', (letter, i) => [letter.charCodeA
 /** What stands behind a number, true, false or null. */
 const ENDS = new Set([0x20, 0x0a, 0x0d, 0x09, COMMA, ...CLOSES.values(), undefined]);
 
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
 /** Calls must follow the text: a value that `each` comes to is read, or skipped. */
 export class JsonReader {
   at = 0;
@@ -99,6 +101,16 @@ export class JsonReader {
     }
     if (this.at === begin) this.fail(begin);
     return value;
+  }
+
+  /** Any finite number. */
+  number(): number {
+    this.peek();
+    const begin = this.at;
+    while (!ENDS.has(this.json[this.at])) this.at++;
+    const text = this.decoder.decode(this.json.subarray(begin, this.at));
+    if (!NUMBER.test(text) || !Number.isFinite(Number(text))) this.fail(begin);
+    return Number(text);
   }
 
   private fail(at: number): never {

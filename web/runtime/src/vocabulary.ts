@@ -5,62 +5,12 @@
 
 import type { Tokenizer } from "@huggingface/tokenizers";
 import { JsonReader } from "./json-reader.js";
-import { release } from "./landing.js";
 
-type Json = Record<string, unknown>;
-
-/** Models whose words are an object of ids. */
-const KINDS = ["BPE", "WordPiece"];
 /** Largest id; those of the largest vocabularies are a sixtieth of that. */
 const MAX_ID = 1 << 24;
 
-/**
- * Content of a tokenizer.json, whose `model.vocab` is a `Vocabulary` and whose `model.merges` are `Merges`, where the model is a BPE or a WordPiece.
- * @param bytes are given up: browsers would keep their memory for a while
- * @throws SyntaxError
- */
-export function readTokenizer(bytes: Uint8Array<ArrayBuffer>): unknown {
-  const content = read(bytes);
-  release(bytes);
-  return content;
-}
-
-function read(bytes: Uint8Array): unknown {
-  const decoder = new TextDecoder();
-  const file = new JsonReader(bytes);
-  const parts: Record<string, Part> = {};
-  file.each(() => {
-    if (file.string !== "model") return file.skip();
-    file.each(() => {
-      const key = file.string;
-      const part = { begin: file.at, end: 0, count: 0, names: 0 };
-      file.each(() => {
-        part.count += 1;
-        part.names += file.end - file.begin;
-        file.skip();
-      });
-      part.end = file.at;
-      if (key === "vocab" || key === "merges") parts[key] = part;
-    });
-  });
-  // the rest, with nothing in their places
-  let [text, at] = ["", 0];
-  for (const { begin, end } of Object.values(parts).sort((a, b) => a.begin - b.begin)) {
-    text += `${decoder.decode(bytes.subarray(at, begin))}${bytes[begin] === 0x7b ? "{}" : "[]"}`;
-    at = end;
-  }
-  const content = JSON.parse(text + decoder.decode(bytes.subarray(at))) as Json | null;
-  const model = content?.["model"] as Json | undefined;
-  const { vocab, merges } = parts;
-  if (!vocab || !model || !KINDS.includes(model["type"] as string)) return JSON.parse(decoder.decode(bytes));
-  const vocabulary = new Vocabulary(bytes, vocab);
-  model["vocab"] = vocabulary;
-  if (merges) model["merges"] = new Merges(bytes, merges, vocabulary);
-  return content;
-}
-
 /** A value in a file: where it lies, of how many values it consists, and how many bytes their names are, at most. */
-interface Part {
+export interface Part {
   begin: number;
   end: number;
   count: number;
@@ -99,7 +49,8 @@ export class Vocabulary {
   private readonly encoder = new TextEncoder();
   private readonly decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-  constructor(json: Uint8Array, { begin, end, count, names }: Part) {
+  /** @param entry reads the id of a word, which is the text that was read last */
+  constructor(json: Uint8Array, { begin, end, count, names }: Part, entry = (file: JsonReader): number => file.integer()) {
     const file = new JsonReader(json.subarray(begin, end));
     this.table = tableFor(count);
     this.ends = new Uint32Array(count + 1);
@@ -108,11 +59,11 @@ export class Vocabulary {
     const { pool } = this;
     let [word, filled, largest] = [0, 0, -1];
     file.each(() => {
+      const id = entry(file);
       const { source, begin: from } = file;
       const size = file.end - from;
       for (let i = 0; i < size; i++) pool[filled + i] = source[from + i] as number;
       this.longest = Math.max(this.longest, size);
-      const id = file.integer();
       if (id > MAX_ID) throw new SyntaxError(`${id} is no id of a word`);
       this.ends[word + 1] = filled += size;
       this.ids[word] = id;
@@ -135,6 +86,16 @@ export class Vocabulary {
     for (let word = table[slot]; word && !this.equals(word - 1, text, begin, end); word = table[slot])
       slot = (slot + 1) & (table.length - 1);
     return slot;
+  }
+
+  protected sizeOf(word: number): number {
+    return (this.ends[word + 1] as number) - (this.ends[word] as number);
+  }
+
+  /** -1 behind a word's end. */
+  protected byteOf(word: number, place: number): number {
+    const at = (this.ends[word] as number) + place;
+    return at < (this.ends[word + 1] as number) ? (this.pool[at] as number) : -1;
   }
 
   private equals(word: number, text: Uint8Array, begin: number, end: number): boolean {

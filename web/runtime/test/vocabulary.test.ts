@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ControlTokens } from "../src/control-tokens.js";
-import { Merges, readTokenizer, Vocabulary } from "../src/vocabulary.js";
+import { Pieces } from "../src/pieces.js";
+import { readTokenizer } from "../src/read-tokenizer.js";
+import { Merges, Vocabulary } from "../src/vocabulary.js";
 
 type Json = Record<string, any>;
 
@@ -58,6 +60,38 @@ describe("tables of a tokenizer.json", () => {
     }
   });
 
+  const likely = (pieces: readonly string[], more: Json = {}, added: Json[] = []): Json => ({
+    added_tokens: [{ id: 1, content: "</s>", special: true }, ...added],
+    pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "always" },
+    model: { type: "Unigram", unk_id: 0, vocab: pieces.map((piece, i) => [piece, -((i * 37) % 11) - i / 8]), ...more },
+  });
+  const several = ["<unk>", "</s>", "▁", "a", "b", "ab", "▁ab", "aba", "é", "日本", "日", "🦊", "🦊a", "<", "s>", "/", "bb", "ab", '"\\'];
+
+  it.each([
+    ["as they are", likely(several)],
+    ["without what is unknown", likely([...several, ...'bz\n "\\'], { unk_id: null })],
+    [
+      "with others of the same text",
+      likely(several, {}, [
+        { id: 40, content: "aba" },
+        { id: 19, content: "zz" },
+      ]),
+    ],
+    ["of one piece", likely(["<unk>"])],
+  ])("give the library's ids for pieces %s", (_name, json) => {
+    const content = written(json);
+    expect(content["model"].vocab).toBeInstanceOf(Pieces);
+    const [own, library] = [content, json].map((given) => new ControlTokens(given).tokenizer(given, { eos_token: "</s>" }));
+    let state = 1;
+    const letters = [...'ab é日本🦊</s>"\\z', "</s>", "aba", "zz"];
+    for (let i = 0; i < 300; i++) {
+      const text = Array.from({ length: i % 14 }, () => letters[(state = (state * 48271) % 2147483647) % letters.length]).join("");
+      expect(own?.encode(text), JSON.stringify(text)).toEqual(library?.encode(text));
+    }
+    for (let id = 0; id < 50; id++) expect(own?.id_to_token(id), String(id)).toBe(library?.id_to_token(id));
+    expect(own?.decode([3, 5, 9, 11])).toBe(library?.decode([3, 5, 9, 11]));
+  });
+
   it("keep what is beside them", () => {
     const json = { version: "1.0", ...bpe(["a b"], { dropout: null }), normalizer: { type: "Replace", content: '"}{[' } };
     const content = written(json);
@@ -68,7 +102,7 @@ describe("tables of a tokenizer.json", () => {
 
   it("are for words with ids: other models stay as they are", () => {
     for (const json of [
-      { model: { type: "Unigram", vocab: [["a", -1.5]] } },
+      { model: { type: "Unigram", vocab: {} } },
       { model: { type: "WordLevel", vocab: { a: 0 } } },
       { model: 3 },
       null,
@@ -126,8 +160,24 @@ describe("tables of a tokenizer.json", () => {
       expect(damaged(`{"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":${merges}}}`), merges).toBeInstanceOf(SyntaxError);
   });
 
-  it("end with a cut file", () => {
-    const text = JSON.stringify(bpe(pairs));
+  it("say what is wrong with pieces", () => {
+    for (const vocab of [
+      '["a",1]',
+      '[["a"]]',
+      '[["a",1,2]]',
+      '[[1,"a"]]',
+      '[["a","b"]]',
+      '[["a",1e999]]',
+      '[["a",null]]',
+      '[["a",01]]',
+      "[]",
+      "[3]",
+    ])
+      expect(damaged(`{"model":{"type":"Unigram","unk_id":0,"vocab":${vocab}}}`), vocab).toBeInstanceOf(SyntaxError);
+  });
+
+  it.each([bpe(pairs), likely(several)])("end with a cut file", (json) => {
+    const text = JSON.stringify(json);
     for (let end = 0; end < text.length; end++) expect(damaged(text.slice(0, end)), text.slice(0, end)).toBeInstanceOf(SyntaxError);
   });
 });

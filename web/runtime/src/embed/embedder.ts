@@ -9,7 +9,7 @@ import { linkedAbort, throwIfAborted } from "../errors.js";
 import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
 import type { Picture } from "../pixels.js";
-import { readTokenizer } from "../vocabulary.js";
+import { readTokenizer } from "../read-tokenizer.js";
 import { padBatch, planBatches } from "./batches.js";
 import { squareOf } from "./picture.js";
 import { parseSection, type EmbedSection, type Kind, type PictureSection } from "./section.js";
