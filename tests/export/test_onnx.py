@@ -391,26 +391,52 @@ def test_names_that_are_markup(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_text_that_comes_out_is_left_out(tmp_path: Path) -> None:
-    """A classifier with labels of text has its scores left; maps are given as the matrix below them."""
+def test_text_is_words_of_a_list(tmp_path: Path) -> None:
+    """What goes in and what comes out; maps are given as the matrix below them; what is printed anew is left out."""
     ml, names = "ai.onnx.ml", ["no", "yes", "maybe"]
     nodes = [
-        helper.make_node("LinearClassifier", ["x"], ["l", "s"], domain=ml, coefficients=[0.5] * 6, intercepts=[0.0] * 3,
-                         classlabels_strings=names),
+        helper.make_node("OneHotEncoder", ["colour"], ["c"], domain=ml, cats_strings=["red", "blue"]),
+        helper.make_node("Reshape", ["c", "flat"], ["x"]),
+        helper.make_node("LinearClassifier", ["x"], ["l", "s"], domain=ml, coefficients=[0.0, 0, 1, 0, 0, 1],
+                         intercepts=[0.5, 0.0, 0.0], classlabels_strings=names),
         helper.make_node("Identity", ["l"], ["label"]),
+        helper.make_node("LabelEncoder", ["l"], ["n"], domain=ml, keys_strings=names[:2], values_int64s=[7, 8]),
         helper.make_node("ZipMap", ["s"], ["maps"], domain=ml, classlabels_strings=names),
+        helper.make_node("Cast", ["s"], ["printed"], to=TensorProto.STRING),
     ]  # fmt: skip
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2])
-    label = helper.make_tensor_value_info("label", TensorProto.STRING, [1])
-    graph = helper.make_graph(nodes, "g", [x], [label, helper.make_empty_tensor_value_info("maps")])
+    colour = helper.make_tensor_value_info("colour", TensorProto.STRING, [3])
+    text = [helper.make_tensor_value_info(n, TensorProto.STRING, None) for n in ("label", "printed")]
+    outputs = [*text, *(helper.make_empty_tensor_value_info(n) for n in ("maps", "n"))]
+    flat = helper.make_tensor("flat", TensorProto.INT64, [2], [-1, 2])
+    graph = helper.make_graph(nodes, "g", [colour], outputs, [flat])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(ml, 3)]
     path = tmp_path / "labels.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets), path)
     remarks = inspect_source(path)["remarks"]
-    assert len(remarks) == 2 and "label is text" in remarks[0] and "maps is the matrix" in remarks[1]
+    assert len(remarks) == 2 and "printed is text" in remarks[0] and "maps is the matrix" in remarks[1]
     made = export_onnx(path, tmp_path / "site", OnnxOptions(targets=["wasm"], page=False))
-    assert [(e["name"], e["shape"]) for e in made["functions"]["run"]["outputs"]] == [("maps", [1, 3])]
+    ends = made["functions"]["run"]
+    assert [(e["name"], e["dtype"], e.get("texts")) for e in (*ends["inputs"], *ends["outputs"])] == [
+        ("colour", "i32", ["red", "blue", *names[:2]]), ("label", "i32", names), ("maps", "f32", None),
+        ("n", "i64", None),
+    ]  # fmt: skip
     assert made["graph"]["labels"] == names
+    script = tmp_path / "run.mjs"
+    tools = json.dumps(str(Path(__file__).parents[2] / "tools" / "node_web.mjs"))
+    script.write_text(
+        f"import {{ install }} from {tools};"
+        + """
+      install({ gpu: false });
+      const { load } = await import("./site/model/model.js");
+      const model = await load({ backend: "wasm-single" });
+      const { label, n } = await model.run({ colour: ["blue", "red", "green"] });
+      console.log(JSON.stringify([label.data, [...label], Array.from(n, Number)]));
+      await model.dispose();
+      process.exit();
+    """
+    )
+    done = subprocess.run(["node", str(script)], capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout or done.stderr) == [["maybe", "yes", "no"], [2, 1, 0], [-1, 8, 7]]
 
 
 @pytest.mark.parametrize(("nodes", "want"), [

@@ -111,6 +111,7 @@ def _array(array: Mapping[str, Any]) -> dict[str, Any]:
         "array": TYPED_ARRAYS[dtype],
         "elements": math.prod(array["shape"]),
         "sizes": told if "sizes" in array else None,
+        "texts": array.get("texts"),
         "told": [_plain(str(s)) for s in told],
     }
 

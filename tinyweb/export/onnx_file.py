@@ -18,7 +18,7 @@ from tinyweb.device import recording
 from tinyweb.errors import ExportError
 from tinyweb.export.memory import read_memory
 from tinyweb.export.onnx_nodes import OPSET, Nodes, fixed
-from tinyweb.export.recording import Examples, memory_names, named_inputs, named_results
+from tinyweb.export.recording import Examples, memory_names, named_inputs, named_results, only_numbers
 from tinyweb.formats.onnx.encode import encode, port
 from tinyweb.formats.onnx.messages import GraphMessage, ModelMessage, OperatorSet
 from tinyweb.graph.ir import Ops, UOp, toposort
@@ -43,7 +43,7 @@ def onnx(function: Callable[..., Any], example_inputs: Examples, file: str | Pat
     file would be larger than 2 GiB; NotImplementedError, with the operation, for what ONNX has no operator for. The
     file appears whole or not at all.
     """
-    inputs = named_inputs(function, example_inputs)
+    inputs = only_numbers(named_inputs(function, example_inputs), "input")
     given = {n: _unknown(t) for n, t in inputs.items()}
     by_name = isinstance(example_inputs, Mapping)
     results = _results(lambda: function(**given) if by_name else function(*given.values()))
@@ -65,7 +65,7 @@ def _results(call: Callable[[], Any]) -> dict[str, Tensor]:
     """What a function returns, which nothing has been computed of."""
     with recording(next_number()) as recorder:
         try:
-            results = named_results(call())
+            results = only_numbers(named_results(call()), "output")
         except RuntimeError as error:
             raise ExportError(f"The function asks for values while it is written as a graph: {error}") from None
         finally:

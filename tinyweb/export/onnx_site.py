@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError, TinywebError
 from tinyweb.export.about_graph import about
 from tinyweb.export.compile import Progress
@@ -28,7 +29,9 @@ from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.onnx.registry import instead
-from tinyweb.formats.onnx.report import TEXT, report
+from tinyweb.formats.onnx.report import report
+from tinyweb.formats.onnx.texts import OTHER, free_texts, known_words, word_list
+from tinyweb.formats.words import Words
 from tinyweb.graph.ir import Size, Variable, size_max
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.kinds import MIXED, STORED, ExportQuant
@@ -62,22 +65,28 @@ class OnnxOptions:
 
 
 class OnnxFunction:
-    """A model as a function of Tensors by name. Its weights have the names of the graph. Outputs that are text are left
-    out, of the model, too."""
+    """A model as a function of Tensors by name, and of `Words`. Its weights have the names of the graph. Outputs whose
+    text is more than words of a list are left out, of the model, too."""
 
-    def __init__(self, model: OnnxModel, examples: Mapping[str, Tensor], fixed: Mapping[str, Any]):
+    def __init__(self, model: OnnxModel, examples: Mapping[str, Tensor | Words], fixed: Mapping[str, Any]):
         self.model, self.fixed = model, fixed
-        numbers = [p.name for p in model.outputs if p.type != TEXT]
-        if not numbers:
-            raise ExportError("All outputs of the model are text: a page is given tensors of numbers only.")
-        model.graph.keep(numbers)
+        free = free_texts(model.graph)
+        told = [p.name for p in model.outputs if p.name not in free]
+        if not told:
+            raise ExportError("All outputs of the model are text that is made anew: a page is given words of a list.")
+        model.graph.keep(told)
         with suppress(TinywebError, NotImplementedError):  # the recording says what is wrong, in both branches of an If
             model(**examples, **fixed)  # what is known is computed once, outside of the recording
         self.weights = model.weights(DEVICE)
 
-    def __call__(self, /, **inputs: Tensor) -> dict[str, Tensor]:
+    def __call__(self, /, **inputs: Tensor | Words) -> dict[str, Tensor | Words]:
         found, named = self.model(**inputs, **self.fixed), {}
         for n, t in found.items():
+            if isinstance(t, np.ndarray):  # text that is the same in every call
+                words = word_list(dict.fromkeys(t.reshape(-1).tolist()))
+                t = Words(words, Tensor(np.searchsorted(words, t)))
+            if isinstance(t, Words) and OTHER in t.table:
+                raise NotImplementedError(f"output {n!r} has text of an input, of which a page gives known words only")
             name = n
             while name in inputs or name in named or (name != n and name in found):
                 name += "_out"
@@ -131,21 +140,23 @@ def export_onnx(
 def _quantised(model: OnnxModel, source: str | Path, quant: str, options: OnnxOptions) -> tuple[OnnxModel, Report]:
     """The model with quantised matrices, compared at the first of its sizes."""
     fixed = _fixed(model, options.fixed)
-    given = [p for p in model.inputs if p.name not in fixed]
+    given, words = [p for p in model.inputs if p.name not in fixed], known_words(model.graph)
     first = next(iter(sizes_of_functions(given, options.dims).values()))
-    return quantised(source, quant, options.quantization, {p.name: example(p, first) for p in given}, fixed)
+    fixed |= {p.name: example(p, first, words) for p in given if p.dtype is None}  # nothing is drawn for text
+    examples = {p.name: example(p, first) for p in given if p.dtype is not None}
+    return quantised(source, quant, options.quantization, examples, fixed)
 
 
 def functions_of(
     model: OnnxModel, dims: Mapping[str, Sequence[int]], values: Mapping[str, Any]
-) -> tuple[dict[str, tuple[OnnxFunction, dict[str, Tensor]]], dict[str, dict[str, Size]]]:
+) -> tuple[dict[str, tuple[OnnxFunction, dict[str, Tensor | Words]]], dict[str, dict[str, Size]]]:
     """Functions with example inputs, and the sizes of each; arguments as in `OnnxOptions`."""
     fixed = _fixed(model, values)
     given = [p for p in model.inputs if p.name not in fixed]
-    each = sizes_of_functions(given, dims)
+    each, words = sizes_of_functions(given, dims), known_words(model.graph)
     functions = {}
     for name, sizes in each.items():
-        examples = {p.name: example(p, sizes) for p in given}
+        examples = {p.name: example(p, sizes, words) for p in given}
         functions[name] = OnnxFunction(model, examples, fixed), examples
     return functions, each
 
@@ -221,15 +232,15 @@ def _variable(name: str, sizes: range) -> Size:
 
 
 def _sizes(p: Port) -> Sequence[int | str]:
-    if p.dtype is None or p.shape is None or not p.type.startswith("tensor"):
+    if p.shape is None or not p.type.startswith("tensor"):
         raise ExportError(f"Input {p.name!r} is {p.type}{'' if p.shape else ' without a shape'}: a page can give "
-                          "tensors of numbers with known shapes only.")  # fmt: skip
+                          "tensors of numbers or text with known shapes only.")  # fmt: skip
     return [f"{p.name}[{i}]" if s is None else s for i, s in enumerate(p.shape)]
 
 
-def example(p: Port, sizes: Mapping[str, Size]) -> Tensor:
-    """Zeros for an input, of these sizes; of those that vary the part that is in use."""
+def example(p: Port, sizes: Mapping[str, Size], words: Sequence[str] = ()) -> Any:
+    """Zeros for an input, of these sizes; of those that vary the part that is in use. Text is of `words`, or OTHER."""
     shape = [sizes[s] if isinstance(s, str) else s for s in _sizes(p)]
-    assert p.dtype is not None
-    whole = Tensor.zeros(*map(size_max, shape), dtype=p.dtype, device=DEVICE)
-    return whole.shrink([(0, s) for s in shape])
+    whole = Tensor.zeros(*map(size_max, shape), dtype=p.dtype or dtypes.int32, device=DEVICE)
+    part = whole.shrink([(0, s) for s in shape])
+    return part if p.dtype is not None else Words(word_list([*words, OTHER]), part)

@@ -20,6 +20,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export.expression import expression
 from tinyweb.export.memory import Memory, Named, plan_memory, read_memory
+from tinyweb.formats.words import Words
 from tinyweb.graph.ir import Ops, Size, UOp, as_index, size_max
 from tinyweb.graph.ir.bounds import polynomial
 from tinyweb.graph.schedule import nbytes
@@ -29,8 +30,9 @@ from tinyweb.nn.state import get_state_dict
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan, capture
 
-Examples = Mapping[str, Tensor] | Sequence[Tensor]
-"""Tensors of the shapes and dtypes of a function's arguments, by name or by position."""
+Examples = Mapping[str, Tensor | Words] | Sequence[Tensor | Words]
+"""Tensors of the shapes and dtypes of a function's arguments, by name or by position. `Words` stand for text, which a
+page gives and gets: those of an input are the words that are told apart, the last of which is any other."""
 
 # what JavaScript has typed arrays for (halves as their bits)
 ARRAYS = (
@@ -41,12 +43,14 @@ ARRAYS = (
 
 @dataclass(frozen=True)
 class Recorded:
-    """A function with its memory: inputs and outputs by name, each a tensor that is all of its buffer."""
+    """A function with its memory: inputs and outputs by name, each a tensor that is all of its buffer. `texts`: what
+    the numbers of some of them stand for."""
 
     function: Callable[..., Any]
     plan: Plan
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
+    texts: Mapping[str, Sequence[str]]
 
     @property
     def ends(self) -> frozenset[UOp]:
@@ -63,10 +67,14 @@ class Recorded:
     def section(self, name: str, memory: Memory) -> dict[str, Any]:
         """Its entry in the manifest's `functions`, by its name."""
         return {
-            "inputs": [_end(n, t, memory) for n, t in self.inputs.items()],
-            "outputs": [_end(n, t, memory) for n, t in self.outputs.items()],
+            "inputs": [self._named(n, t, memory) for n, t in self.inputs.items()],
+            "outputs": [self._named(n, t, memory) for n, t in self.outputs.items()],
             **({"host_steps": self._host_steps(name, memory)} if self.plan.host_steps else {}),
         }
+
+    def _named(self, name: str, t: Tensor, memory: Memory) -> dict[str, Any]:
+        texts = {"texts": list(self.texts[name])} if name in self.texts else {}
+        return _end(name, t, memory) | texts
 
     def entries(self, name: str) -> dict[str, Plan]:
         """Its entry points: one, and one behind each step of the host."""
@@ -95,16 +103,19 @@ def record(
     `before`: an earlier recording of the function, for another target, whose inputs and outputs it shares.
     """
     inputs, by_name = named_inputs(function, examples), isinstance(examples, Mapping)
-    given = before.inputs if before else {n: _memory_of(n, t) for n, t in inputs.items()}
+    given = before.inputs if before else {n: _memory_of(n, _numbers(t)) for n, t in inputs.items()}
     outputs: dict[str, Tensor] = {}
+    texts: dict[str, list[str]] = {n: t.table[:-1].tolist() for n, t in inputs.items() if isinstance(t, Words)}
+    arguments = {n: t.among(given[n]) if isinstance(t, Words) else given[n] for n, t in inputs.items()}
 
     def assigned() -> list[Tensor]:
-        results = named_results(function(**given) if by_name else function(*given.values()))
+        results = named_results(function(**arguments) if by_name else function(*arguments.values()))
+        texts.update({n: t.table.tolist() for n, t in results.items() if isinstance(t, Words)})
         for n, t in results.items():
             if n in given:
                 raise ExportError(f"An input and an output of the function are both called {n!r}: rename one of them.")
-            memory = before.outputs[n] if before else _memory_of(n, t, outside=True)
-            outputs[n] = memory.assign(t)
+            memory = before.outputs[n] if before else _memory_of(n, _numbers(t), outside=True)
+            outputs[n] = memory.assign(_numbers(t))
         return list(outputs.values())
 
     plan = capture(assigned, target, host_steps=True)
@@ -112,7 +123,7 @@ def record(
         raise NotImplementedError(
             "The function draws random numbers: a bundle has no source of them yet; make them an input."
         )
-    found = Recorded(function, plan, given, outputs)
+    found = Recorded(function, plan, given, outputs, texts)
     if unknown := [str(v.arg[0]) for v in plan.variables if v not in found.variables]:
         raise NotImplementedError(
             f"The function has sizes that no input's shape tells ({', '.join(unknown)}): give an input that has them."
@@ -145,10 +156,21 @@ def _bound(size: Size) -> Size:
     return size if isinstance(size, int) else bound_size(size, {v.arg[0]: v.vmin for v in size.variables()})
 
 
-def named_inputs(function: Callable[..., Any], examples: Examples) -> Mapping[str, Tensor]:
+def _numbers(value: Tensor | Words) -> Tensor:
+    return value.places if isinstance(value, Words) else value
+
+
+def only_numbers(named: Mapping[str, Tensor | Words], what: str) -> dict[str, Tensor]:
+    """The tensors, for who has no text; ExportError where there is any."""
+    if text := [n for n, t in named.items() if isinstance(t, Words)]:
+        raise ExportError(f"The {what} {text[0]!r} is text: give or return the numbers of words.")
+    return {n: _numbers(t) for n, t in named.items()}
+
+
+def named_inputs(function: Callable[..., Any], examples: Examples) -> Mapping[str, Tensor | Words]:
     named = examples if isinstance(examples, Mapping) else dict(zip(_parameters(function, len(examples)), examples))
     for n, t in named.items():
-        if not isinstance(t, Tensor):
+        if not isinstance(t, Tensor | Words):
             raise ExportError(f"The example input {n!r} is a {type(t).__name__}: give a Tensor of its shape and dtype.")
     try:
         parameters = inspect.signature(function)
@@ -171,7 +193,7 @@ def _parameters(function: Callable[..., Any], count: int) -> list[str]:
     return [names[i] if i < len(names) else f"input{i}" for i in range(count)]
 
 
-def named_results(result: Any) -> dict[str, Tensor]:
+def named_results(result: Any) -> dict[str, Tensor | Words]:
     if isinstance(result, Mapping):
         named = {str(n): t for n, t in result.items()}
     elif isinstance(result, list | tuple):
@@ -179,7 +201,7 @@ def named_results(result: Any) -> dict[str, Tensor]:
     else:
         named = {"output": result}
     for n, t in named.items():
-        if not isinstance(t, Tensor):
+        if not isinstance(t, Tensor | Words):
             raise ExportError(f"The function's {n} is a {type(t).__name__}: return tensors, or a dict or list of them.")
     if not named:
         raise ExportError("The function returns nothing: return the tensors that the page is to have.")

@@ -158,7 +158,12 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
                                         shape=(1, 1, 4)), r"kernel \[0\]"),
     "groups of nothing": (lambda: one("Conv", "x", "w", held={"w": np.ones((1, 1, 3), np.float32)}, shape=(1, 1, 4),
                                       group=0), "groups must be at least 1"),
-    "blocks of nothing": (lambda: one("DepthToSpace", "x", shape=(1, 4, 2, 2), blocksize=0), "DepthToSpace"),
+    "blocks of nothing": (lambda: one("DepthToSpace", "x", shape=(1, 4, 2, 2), blocksize=0), "blocks of 0"),
+    "texts doubled again and again": (lambda: chain("StringConcat", 60, "k", {"k": np.array(["a" * 9], object)}), MANY),
+    "a pattern that goes back for ever": (lambda: one("RegexFullMatch", "k", pattern="a*" * 9 + "b", held={
+        "k": np.array(["a" * 2000], object)}), "9 repetitions on a text of 2000 characters"),
+    "a pattern in a pattern": (lambda: one("RegexFullMatch", "k", pattern="(a|a)*b", held={
+        "k": np.array(["a" * 99], object)}), "repeats repetitions"),
     "an index far outside": (lambda: one("Gather", "k", "i", held={"k": np.ones(3, np.float32), "i": whole(FAR)}),
                              "an index is outside"),
     "markup as an operator": (lambda: one(MARKUP, "x"), "is not supported in version 18"),

@@ -159,6 +159,24 @@ def test_numbers_are_part_of_kernels() -> None:
     assert m(x=Tensor([1.0, 2.0, -3.0]))["y"].tolist() == [[0.5, 4.0, -13.5]]
 
 
+@pytest.mark.parametrize(("operator", "options", "mean", "deviation"), [
+    ("RandomNormal", {"mean": 5.0, "scale": 2.0}, 5.0, 2.0), ("RandomUniform", {"low": 2.0, "high": 5.0}, 3.5, 0.866),
+    ("RandomNormalLike", {"mean": -1.0}, -1.0, 1.0), ("RandomUniformLike", {}, 0.5, 0.289),
+])  # fmt: skip
+def test_random_numbers(operator: str, options: dict[str, float], mean: float, deviation: float) -> None:
+    """Those of a seed are the same in every call, others are not."""
+    like = operator.endswith("Like")
+    shape = {} if like else {"shape": [40, 50]}
+    found = []
+    for seed in ({"seed": 3.0}, {}):
+        node = helper.make_node(operator, ["x"] * like, ["y"], **options, **shape, **seed)
+        m = read(model([node], {"x": [40, 50]}, {"y": None}))
+        found += [m(x=Tensor.zeros(40, 50))["y"].numpy() for _ in range(2)]
+    for y in found:
+        assert y.shape == (40, 50) and abs(y.mean() - mean) < 0.2 and abs(y.std() / deviation - 1) < 0.1
+    assert (found[0] == found[1]).all() and not (found[2] == found[3]).any()
+
+
 def test_errors_name_the_node() -> None:
     x = Tensor.ones(3)
     for node, error, message in (

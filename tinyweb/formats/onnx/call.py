@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tinyweb.array.storage import bound_size
 from tinyweb.device import Device, current_recorder, is_recording, not_recording
-from tinyweb.dtype import to_dtype
+from tinyweb.dtype import dtypes, to_dtype
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.graph import Graph, Node
 from tinyweb.formats.onnx.messages import Attribute, joined
@@ -18,6 +18,7 @@ from tinyweb.formats.onnx.sizes import Sizes, fixed_hint, sizes
 from tinyweb.formats.onnx.stored import Kept, Stored
 from tinyweb.formats.onnx.tensors import Files, dense, value_of
 from tinyweb.formats.onnx.types import BY_NAME, ElementType, kind_of
+from tinyweb.formats.words import Words
 from tinyweb.graph.ir import Size, size_max
 from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
@@ -198,6 +199,11 @@ class Call:
         if size_max(count) * width > self.around.room:
             raise self.error(f"{size_max(count)} numbers would be made of what is known, more than there is room for")
 
+    def spend(self, count: int, width: int) -> None:
+        """`afford`, for what then lies in memory."""
+        self.afford(count, width)
+        self.around.room -= count * width
+
     # -- graphs -------------------------------------------------------------------------------------------------------
     def graph(self, name: str) -> Graph:
         if name not in self.node.graphs:
@@ -244,6 +250,12 @@ class Call:
             return None
         return self.around.kept.quantised(array, turned, self.node.inputs[place], self.around.activations)
 
+    def named(self, words: Host, places: Array) -> Any:
+        """Text by places (of any shape) in a list: known where these are, or can be read back; else `Words`."""
+        if isinstance(places, Tensor) and is_recording():
+            return Words(words, places.cast(dtypes.int32))
+        return words[self.known(places, "the place of a text")]
+
     def known(self, value: Any, what: str = "an input") -> Host:
         """A value that decides shapes, as a NumPy array. NotImplementedError where it is computed from inputs while a
         jit or an export records."""
@@ -251,6 +263,8 @@ class Call:
             raise self.unsupported(f"{what} varies, and {fixed_hint(value.reshape(-1))}")
         if isinstance(value, np.ndarray):
             return value
+        if isinstance(value, Words):
+            raise self.unsupported("text that is computed can be given, looked up in a list, or moved, and no more")
         if not isinstance(value, Tensor):
             raise self.error(f"{what} is no tensor")
         if is_recording():

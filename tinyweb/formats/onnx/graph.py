@@ -115,6 +115,14 @@ class Graph:
             for graph in node.graphs.values():
                 yield from graph.every_node()
 
+    def tensors(self) -> Iterator[TensorMessage]:
+        """Initializers, and the tensors of attributes, with those of graphs and functions within."""
+        yield from self.constants.values()
+        for node in self.nodes:
+            yield from (a.t for a in node.attributes.values() if a.t is not None)
+            for inner in (*node.graphs.values(), *([node.body] if node.body else [])):
+                yield from inner.tensors()
+
 
 @dataclass
 class Builder:

@@ -18,6 +18,7 @@ from tinyweb.formats.onnx.registry import Operator, find, instead
 from tinyweb.formats.onnx.sizes import FOLDS, Sizes, UndecidedError, compute, fixed_hint, sizes
 from tinyweb.formats.onnx.stored import Kept, dense
 from tinyweb.formats.onnx.tensors import Files
+from tinyweb.formats.onnx.texts import as_places, as_words
 from tinyweb.formats.onnx.types import ElementType
 from tinyweb.graph.ir import UOp
 from tinyweb.tensor import Tensor
@@ -159,6 +160,9 @@ class Interpreter:
             raise ModelFormatError(f"{node.label}: {e}") from e
 
     def _lower(self, operator: Operator, call: Call, inputs: list[Any]) -> list[Any]:
+        if (of_text := as_places(call, inputs)) is not None:
+            places, words = of_text
+            return as_words(call, self._lower(operator, call, places), words)
         if operator.raw:
             return _several(operator.function(call, *map(dense, inputs)))
         varies = next((v.kind for v in inputs if isinstance(v, Sizes)), None)
@@ -178,8 +182,7 @@ class Interpreter:
     def _counted(self, call: Call, value: Any) -> Any:
         """A known result, for which there was room."""
         if isinstance(value, np.ndarray) and value.base is None:
-            call.afford(value.size, value.itemsize)
-            self.room -= value.nbytes
+            call.spend(value.size, value.itemsize)
         return value
 
     def _given(self, operator: Operator, call: Call, place: int, value: Any) -> Any:
@@ -234,6 +237,7 @@ class Interpreter:
             kept = held[1]
             return kept.cast(dtypes.float32) if kept.dtype is dtypes.float16 and value.dtype == np.float32 else kept
         if not isinstance(value, Tensor):
+            call.known(value)  # says why text is none
             raise call.error(f"an input is no tensor but {type(value).__name__}")
         return lift(value, self.device)
 

@@ -20,6 +20,7 @@ from tinyweb.formats.onnx.protobuf import DamagedError, Reader
 from tinyweb.formats.onnx.sizes import Sizes
 from tinyweb.formats.onnx.stored import Kept
 from tinyweb.formats.onnx.tensors import Files
+from tinyweb.formats.words import Words
 from tinyweb.graph.ir import Size
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.nn.precision import Precision, Recipe
@@ -70,8 +71,9 @@ class OnnxModel:
         self._kept: dict[str, Kept] = {}
 
     def __call__(self, /, **inputs: Any) -> dict[str, Any]:
-        """The outputs by name. Inputs are Tensors; lists of them for sequences, None for an optional that is absent;
-        NumPy arrays are values known beforehand, and the only way to give text.
+        """The outputs by name. Inputs are Tensors; lists of them for sequences, None for an optional that is absent, a
+        dict for a map; NumPy arrays are values known beforehand, and the way to give text, which in recordings may
+        also be `Words`.
 
         TypeError for a name that is no input, one that is missing, or another dtype or shape than the model says.
         """
@@ -127,17 +129,20 @@ def _mapped(path: Path) -> Any:
 def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, list):
         return [t for v in value for t in _tensors(v)]
-    value = value.value if isinstance(value, Held) else value
+    value = value.value if isinstance(value, Held) else value.places if isinstance(value, Words) else value
     return [value] if isinstance(value, Tensor) else []
 
 
 def _given(port: Port, value: Any, sizes: dict[str, Size]) -> Any:
     """An input, checked; `sizes` are the symbolic ones found so far."""
+    if isinstance(value, Mapping) and port.type == "map":
+        return dict(value)
     if value is None or isinstance(value, list | tuple):
         if port.type.startswith("tensor"):
             raise TypeError(f"input {port.name!r} is a Tensor, got {type(value).__name__}")
         return value if value is None else list(value)
-    if not isinstance(value, Tensor | np.ndarray):
+    words = port.dtype is None and isinstance(value, Words)
+    if not words and not isinstance(value, Tensor | np.ndarray):
         raise TypeError(f"input {port.name!r} is a Tensor, got {type(value).__name__}")
     kind = port.kind
     if isinstance(value, Tensor) and kind is not None and value.dtype is not kind.dtype:
@@ -176,6 +181,6 @@ def _result(value: Any, device: str, bound: Mapping[str, int]) -> Any:
         return [_result(v, device, bound) for v in value]
     if isinstance(value, Sizes):
         return lift_sizes(value, device, bound)
-    if value is None or (isinstance(value, np.ndarray) and value.dtype == object):
+    if value is None or isinstance(value, Words) or (isinstance(value, np.ndarray) and value.dtype == object):
         return value
     return lift(value, device)

@@ -9,13 +9,12 @@ from typing import Any
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.graph import Graph, Node, Port
-from tinyweb.formats.onnx.messages import TensorMessage
 from tinyweb.formats.onnx.model import OnnxModel
 from tinyweb.formats.onnx.registry import find
 from tinyweb.formats.onnx.tensors import bytes_of
+from tinyweb.formats.onnx.texts import free_texts
 from tinyweb.formats.onnx.types import kind_of
 
-TEXT = "tensor(string)"
 SHOWN = 20  # paths of nodes that one entry names
 
 
@@ -48,10 +47,10 @@ def report(model: OnnxModel) -> dict[str, Any]:
 
 def _remarks(model: OnnxModel) -> list[str]:
     nodes = {name: node for node in model.graph.every_node() for name in node.outputs}
-    found = []
+    found, free = [], free_texts(model.graph)
     for p in model.outputs:
-        if p.type == TEXT:
-            found.append(f"output {p.name} is text: an export leaves it out")
+        if p.name in free:
+            found.append(f"output {p.name} is text that is made anew: an export leaves it out")
         elif p.name in nodes and nodes[p.name].op == "ZipMap":
             found.append(f"output {p.name} is the matrix that ZipMap makes maps of: a column for each class")
     return found
@@ -93,18 +92,10 @@ def _dynamic(model: OnnxModel) -> dict[str, list[str]]:
 def _weights(graph: Graph) -> dict[str, Any]:
     stored: Counter[str] = Counter()
     total = 0
-    for tensor in _constants(graph):
+    for tensor in graph.tensors():
         stored[kind_of(tensor.kind, tensor.name).name] += prod(tensor.shape)
         try:
             total += bytes_of(tensor)
         except ModelFormatError:
             continue
     return {"parameters": sum(stored.values()), "stored": dict(stored), "initializer_bytes": total}
-
-
-def _constants(graph: Graph) -> Iterator[TensorMessage]:
-    yield from graph.constants.values()
-    for node in graph.nodes:
-        yield from (a.t for a in node.attributes.values() if a.t is not None)
-        for inner in (*node.graphs.values(), *([node.body] if node.body else [])):
-            yield from _constants(inner)

@@ -17,6 +17,8 @@ export interface ArrayInfo {
   shape: number[];
   /** Absent where nothing varies. */
   sizes?: Size[];
+  /** Of text (`dtype` "text"), the words that the model tells apart, or gives. */
+  texts?: string[];
 }
 
 export interface FunctionFacts {
@@ -54,10 +56,12 @@ const isText = (value: unknown): value is string => typeof value === "string";
 
 function arrays(given: unknown): ArrayInfo[] {
   return Object.entries(object(given)).map(([name, array]) => {
-    const { dtype, shape, sizes } = object(array);
+    const { dtype, shape, sizes, texts } = object(array);
+    const words = Array.isArray(texts) ? { texts: texts.filter(isText) } : {};
     return {
       name,
-      dtype: isText(dtype) ? dtype : "f32",
+      dtype: "texts" in words ? "text" : isText(dtype) ? dtype : "f32",
+      ...words,
       shape: Array.isArray(shape) ? shape.map(Number) : [],
       ...(Array.isArray(sizes) ? { sizes: sizes as Size[] } : {}),
     };

@@ -100,9 +100,9 @@ export class FunctionModel extends Connection<FunctionInfo> {
    */
   run(inputs: Inputs, options?: RunOptions | null): Run {
     const answer = this.runAnswer(inputs, options);
-    const outputs = answer.then(({ outputs, shapes }) => {
+    const outputs = answer.then(({ outputs, shapes, texts }) => {
       for (const [name, data] of Object.entries(outputs))
-        Object.defineProperties(data, { data: { value: data }, shape: { value: shapes[name] } });
+        Object.defineProperties(data, { data: { value: texts[name] ?? data }, shape: { value: shapes[name] } });
       return outputs as Outputs;
     });
     return Object.assign(outputs, {

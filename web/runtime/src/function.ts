@@ -26,14 +26,17 @@ export type TypedArray =
 
 export type Arrays = Record<string, TypedArray>;
 
-/** Outputs by name. Each is also its own `data`, and has the `shape` that it has in this call. */
-export type Outputs = Record<string, TypedArray & Shaped<TypedArray>>;
+/**
+ * Outputs by name. Each is also its own `data`, and has the `shape` that it has in this call. Of text `data` are strings, and the numbers
+ * their places in `texts` of the output's `ArrayInfo`.
+ */
+export type Outputs = Record<string, TypedArray & Shaped<TypedArray | readonly string[]>>;
 
 /**
  * Arrays by name, where sizes vary with their shapes, unless one size that varies follows from the number of elements; a frame may stand
- * for u8 (height, width, 4), red, green, blue and opacity.
+ * for u8 (height, width, 4), red, green, blue and opacity, and text is strings.
  */
-export type Inputs = Record<string, TypedArray | Shaped<TypedArray> | Frame>;
+export type Inputs = Record<string, TypedArray | readonly string[] | Shaped<TypedArray | readonly string[]> | Frame>;
 
 /** An input or output. */
 export interface ArrayInfo {
@@ -43,6 +46,8 @@ export interface ArrayInfo {
   shape: number[];
   /** Numbers, names of sizes that vary (`variables`), and what is made of these; absent where nothing varies. */
   sizes?: (number | string)[];
+  /** Of text, the words that the model tells apart, or gives. */
+  texts?: readonly string[];
 }
 
 export interface FunctionInfo extends HostInfo {
@@ -70,6 +75,7 @@ export interface RunResult {
 export interface RunAnswer extends RunResult {
   outputs: Arrays;
   shapes: Record<string, readonly number[]>;
+  texts: Record<string, readonly string[]>;
 }
 
 /** An array with what one size or another is made of. */
@@ -93,8 +99,8 @@ export class FunctionSession {
 
   get info(): FunctionInfo {
     const { manifest, engine } = this.host;
-    const shown = ({ name, dtype, shape, sizes }: ArraySpec): ArrayInfo => ({
-      ...{ name, dtype, shape },
+    const shown = ({ name, dtype, shape, sizes, texts }: ArraySpec): ArrayInfo => ({
+      ...{ name, dtype, shape, ...(texts && { texts }) },
       ...(sizes && { sizes: sizes.told.map((size) => (typeof size === "number" ? size : sizeText(size))) }),
     });
     const described = ({ entry, inputs, outputs, steps }: FunctionPlan): FunctionInfo["functions"][string] => ({
@@ -171,6 +177,7 @@ export class FunctionSession {
           return {
             outputs: Object.fromEntries(found),
             shapes: Object.fromEntries(wanted.map(({ name }, i) => [name, shapes[i] as number[]])),
+            texts: Object.fromEntries(wanted.flatMap(({ name, texts }, i) => (texts ? [[name, wordsAt(found[i]?.[1], texts)]] : []))),
             runMs: performance.now() - begun,
           };
         } catch (error) {
@@ -218,7 +225,7 @@ export class FunctionSession {
     }
     for (const spec of fresh) {
       const data = dataOf(inputs[spec.name]);
-      if (ArrayBuffer.isView(data)) told.infer(spec, (data as TypedArray).length);
+      if (ArrayBuffer.isView(data) || Array.isArray(data)) told.infer(spec, (data as TypedArray).length);
     }
     const given = fresh.map((spec): Given => {
       const shape = shapeOf(spec, told.values);
@@ -260,14 +267,19 @@ function resultIn(bytes: Uint8Array<ArrayBuffer>, spec: ArraySpec, shape: readon
   return arrayIn(tight, spec, shape);
 }
 
-function describeArray({ dtype, shape, sizes }: ArraySpec, now: readonly (number | string)[] = sizes?.told.map(sizeText) ?? shape): string {
-  return `${arrayOf(dtype).name} of shape (${now.join(", ")})`;
+function describeArray(
+  { dtype, shape, sizes, texts }: ArraySpec,
+  now: readonly (number | string)[] = sizes?.told.map(sizeText) ?? shape,
+): string {
+  return `${texts ? "list of strings" : arrayOf(dtype).name} of shape (${now.join(", ")})`;
 }
 
-const isShaped = (input: Inputs[string] | undefined): input is Shaped<TypedArray> =>
+type Data = TypedArray | readonly string[];
+
+const isShaped = (input: Inputs[string] | undefined): input is Shaped<Data> =>
   Object(input) === input && Object.getPrototypeOf(input) === Object.prototype && "data" in (input as object);
 
-const dataOf = (input: Inputs[string] | undefined): TypedArray | Frame | undefined => (isShaped(input) ? input.data : input);
+const dataOf = (input: Inputs[string] | undefined): Data | Frame | undefined => (isShaped(input) ? input.data : (input as Data | Frame));
 
 const shapeGiven = (input: Inputs[string] | undefined): readonly number[] | undefined => (isShaped(input) ? input.shape : undefined);
 
@@ -316,7 +328,8 @@ function pixelsOf(frame: Frame, width: number, height: number): Uint8Array<Array
 }
 
 /** A view of the array's bytes; a frame as it is. */
-function checkInput(spec: ArraySpec, shape: readonly number[], array: TypedArray | Frame | undefined): Uint8Array<ArrayBuffer> | Frame {
+function checkInput(spec: ArraySpec, shape: readonly number[], input: Data | Frame | undefined): Uint8Array<ArrayBuffer> | Frame {
+  const array = spec.texts ? placesOf(input, spec.texts) : input;
   if (isFrame(array)) {
     const { displayWidth, displayHeight, width = displayWidth, height = displayHeight } = array as Partial<VideoFrame & ImageBitmap>;
     if (spec.dtype + spec.shape.join() === `u8${height},${width},4`) return array;
@@ -324,8 +337,17 @@ function checkInput(spec: ArraySpec, shape: readonly number[], array: TypedArray
   const wanted = arrayOf(spec.dtype);
   const count = elements(shape);
   if (!(array instanceof wanted) || array.length !== count) {
-    const given = ArrayBuffer.isView(array) ? `${array.constructor.name} with ${array.length}` : typeof array;
+    const given = ArrayBuffer.isView(input) ? `${input.constructor.name} with ${(input as TypedArray).length}` : typeof input;
     throw badArgument(`The input "${spec.name}" must be a ${describeArray(spec, shape)}, ${count} elements, not ${given}.`);
   }
   return new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
+}
+
+const wordsAt = (places: TypedArray | undefined, texts: readonly string[]): string[] =>
+  Array.from((places ?? []) as Int32Array, (place) => texts[place] ?? "");
+
+/** The places of strings in a list; of those that are not in it, the one behind its end. */
+function placesOf(input: Data | Frame | undefined, texts: readonly string[]): Int32Array | undefined {
+  const places = new Map(texts.map((text, i) => [text, i]));
+  return Array.isArray(input) ? Int32Array.from(input, (text: string) => places.get(text) ?? texts.length) : undefined;
 }

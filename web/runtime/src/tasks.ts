@@ -61,6 +61,8 @@ export interface ArraySpec {
   /** Where sizes vary, the largest. */
   shape: number[];
   sizes: Sizes | undefined;
+  /** What its numbers stand for, where it is text; of an input one more stands for any other text. */
+  texts: readonly string[] | undefined;
 }
 
 export interface FunctionPlan {
@@ -211,7 +213,9 @@ function parseFunction(f: Value, entry: string, buffers: BufferSpec[], variables
       a.at("buffer").fail(`buffer ${buffer} must be ${dtype} state of at least ${bytes} bytes`);
     }
     for (const key of [name, buffer]) if (taken.size === taken.add(key).size) a.fail(`"${key}" appears twice`);
-    return { name, buffer, dtype, shape, sizes: parseSizes(a.at("sizes"), shape, slots) };
+    const listed = a.at("texts");
+    const texts = listed.present ? listed.list((v) => v.raw(String)) : undefined;
+    return { name, buffer, dtype, shape, sizes: parseSizes(a.at("sizes"), shape, slots), texts };
   };
   const step = (v: Value): HostStep => {
     const number = (key: string): [string, number][] => (v.at(key).present ? [[key, v.at(key).number(-3e38, 3e38)]] : []);

@@ -39,6 +39,18 @@ describe("a function", () => {
     });
   });
 
+  it("takes strings for text, of which any other is one", async () => {
+    const texts = ["a", "b", ""];
+    const session = await open((m) => (m.functions.run.inputs[1].texts = texts));
+    expect(session.info.functions["run"]?.inputs[1]).toEqual({ name: "n", dtype: "i32", shape: [], texts });
+    expect((await session.outputs({ x, n: ["b"] }, "run", ["y"]))["y"]).toEqual(Float32Array.of(2, -3, 10, 17));
+    expect((await session.outputs({ n: { data: ["c"], shape: [] } }, "run", ["y"]))["y"]).toEqual(Float32Array.of(4, -1, 12, 19));
+    for (const wrong of [Int32Array.of(1), ["a", "b"], "b"] as never[]) {
+      const message = expect.stringContaining('"n" must be a list of strings');
+      await expect(session.outputs({ n: wrong })).rejects.toMatchObject({ code: "bad-argument", message });
+    }
+  });
+
   it("keeps an input that is not given again, and gives only the outputs that are wanted", async () => {
     const session = await open();
     await expect(session.outputs({ x })).rejects.toMatchObject({

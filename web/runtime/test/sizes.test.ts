@@ -11,7 +11,7 @@ const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
 const [batch, length] = [{ var: "batch" }, { var: "length" }];
 
 function array(name: string, shape: number[], sizes: unknown[]): ArraySpec {
-  return { name, buffer: 0, dtype: "f32", shape, sizes: parseSizes(new Value(sizes), shape, slots) };
+  return { name, buffer: 0, dtype: "f32", shape, sizes: parseSizes(new Value(sizes), shape, slots), texts: undefined };
 }
 
 const ids = array("ids", [4, 8], [batch, length]);

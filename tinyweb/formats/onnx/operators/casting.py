@@ -12,7 +12,9 @@ from tinyweb.formats.onnx.operators.common import cast, dtype_of
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.sizes import Sizes, sizes
 from tinyweb.formats.onnx.stored import Stored
+from tinyweb.formats.onnx.texts import word_list
 from tinyweb.formats.onnx.types import OF_DTYPE, STRING, ElementType
+from tinyweb.formats.words import Words
 from tinyweb.tensor import Tensor
 
 
@@ -61,6 +63,8 @@ def convert_to(call: Call, x: Any, kind: ElementType) -> Any:
     """A value as another type, as the operator Cast says: what is too large for an 8-bit float becomes its largest
     number, unless `saturate` is 0."""
     saturate = bool(call.integer("saturate", 1))
+    if isinstance(x, Words) and kind is STRING:
+        return x
     if isinstance(x, np.ndarray) and x.dtype == object:
         return x if kind is STRING else _parsed(call, x, kind)
     if kind is STRING:
@@ -95,7 +99,7 @@ def _printed(x: Any) -> Any:
     if x.dtype.kind == "f":
         words = [w if np.isfinite(v) else {"inf": "INF", "-inf": "-INF"}.get(str(v), "NaN")
                  for w, v in zip(words, x.reshape(-1))]  # fmt: skip
-    return np.array([*words, ""], object)[:-1].reshape(x.shape)
+    return word_list(words).reshape(x.shape)
 
 
 def _float8(x: Tensor, kind: ElementType, saturate: bool) -> Tensor:

@@ -113,8 +113,8 @@ def _draw(call: Call, shape: list[int], default: DType, device: str) -> Tensor:
         low, high = call.real("low", 0.0), call.real("high", 1.0)
         x = Tensor.uniform(*shape, low=low, high=high, generator=source, device=device)
     else:
-        x = Tensor.normal(call.real("mean", 0.0), call.real("scale", 1.0), tuple(shape), generator=source,
-                          device=device)  # fmt: skip
+        mean, scale = call.real("mean", 0.0), call.real("scale", 1.0)
+        x = Tensor.normal(*shape, mean=mean, std=scale, generator=source, device=device)
     return cast(x, dtype)
 
 

@@ -9,8 +9,11 @@ import numpy as np
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, is_text
 from tinyweb.formats.onnx.operators.common import cast, fixed
+from tinyweb.formats.onnx.operators.strings import translated
 from tinyweb.formats.onnx.operators.trees import ML
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.texts import word_list
+from tinyweb.formats.words import Words
 from tinyweb.tensor import Tensor
 
 
@@ -42,30 +45,40 @@ def feature_vectorizer(call: Call, first: Tensor, *others: Tensor) -> Tensor:
 @op("OneHotEncoder", domain=ML, raw=True)
 def one_hot_encoder(call: Call, x: Any) -> Any:
     """A last axis with a column for each category."""
-    text = is_text(x)
+    text = is_text(x) or isinstance(x, Words)
     categories: Any = call.texts("cats_strings") if text else call.integers("cats_int64s", [])
     if not categories:
         raise call.error(f"there are no categories for {'text' if text else 'numbers'}")
-    if text:
-        found = x[..., None] == np.array([*categories, ""], object)[:-1]
+    if isinstance(x, Words):
+        found = x.looked_up(x.table[:, None] == word_list(categories))
+    elif text:
+        found = x[..., None] == word_list(categories)
     else:
         found = call.given(x).cast(dtypes.int64).unsqueeze(-1).eq(call.lift(np.array(categories, np.int64)))
-    if not call.integer("zeros", 1):
-        among = found.any(-1)
-        if not np.asarray(among if text else call.known(among, "a category")).all():
-            raise call.error("a value is none of the categories")
-    return found.astype(np.float32) if text else found.float()
+    if not call.integer("zeros", 1) and not call.known(found.any(-1), "a category").all():
+        raise call.error("a value is none of the categories")
+    return found.float() if isinstance(found, Tensor) else found.astype(np.float32)
 
 
 @op("CategoryMapper", domain=ML, raw=True)
 def category_mapper(call: Call, x: Any) -> Any:
-    """Text as the numbers of its categories, or such numbers as text, which is known."""
+    """Text as the numbers of its categories, or such numbers as text."""
     words, numbers = call.texts("cats_strings"), call.integers("cats_int64s")
     if len(words) != len(numbers):
         raise call.error(f"{len(words)} words and {len(numbers)} numbers are no pairs")
-    if is_text(x):
-        table, other = dict(zip(words, numbers)), call.integer("default_int64", -1)
-        return np.array([table.get(w, other) for w in x.reshape(-1)], np.int64).reshape(x.shape)
-    held, back = call.known(x, "a category"), dict(zip(numbers, words))
-    texts = [back.get(int(n), call.text("default_string", "_Unused")) for n in held.reshape(-1)]
-    return np.array([*texts, ""], object)[:-1].reshape(held.shape)
+    if is_text(x) or isinstance(x, Words):
+        return translated(call, x, dict(zip(words, numbers)), call.integer("default_int64", -1), np.int64)
+    return translated(call, x, dict(zip(numbers, words)), call.text("default_string", "_Unused"), object)
+
+
+@op("DictVectorizer", domain=ML, raw=True)
+def dict_vectorizer(call: Call, x: Any) -> Any:
+    """(1, names): a map's number for each name of a list, 0 for those that it lacks."""
+    names: Any = call.texts("string_vocabulary") if call.has("string_vocabulary") else call.integers("int64_vocabulary")
+    if not isinstance(x, dict):
+        raise call.error(f"it takes a map, which is a dict of numbers, not {type(x).__name__}")
+    return np.array([[x.get(name, 0) for name in names]], np.float32 if _of_floats(x) else np.int64)
+
+
+def _of_floats(x: dict[Any, Any]) -> bool:
+    return not x or any(isinstance(v, float | np.floating) for v in x.values())

@@ -277,6 +277,8 @@ def space_to_depth(call: Call, x: Tensor) -> Tensor:
 def depth_to_space(call: Call, x: Tensor) -> Tensor:
     b = call.integer("blocksize")
     (n, _, h, w), c = x.shape, fixed(x.shape[1])
+    if b < 1 or c % b**2:
+        raise call.error(f"{c} channels are not made of blocks of {b} × {b}")
     if call.choice("mode", "DCR", ("DCR", "CRD")) == "DCR":
         t = x.reshape(n, b, b, c // b**2, h, w).permute(0, 3, 4, 1, 5, 2)
     else:

@@ -13,6 +13,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, Host
 from tinyweb.formats.onnx.operators.common import cast, fixed
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.texts import word_list
 from tinyweb.tensor import Tensor
 
 ML = "ai.onnx.ml"
@@ -87,8 +88,7 @@ def labelled(call: Call, scores: Tensor, names: Sequence[str]) -> Any:
         if call.has(name) and not name.endswith("strings"):
             return Tensor(np.array(call.integers(name), np.int64), device=scores.device).take(best, 0)
         if call.has(name):
-            words = np.array([*call.texts(name), ""], object)[:-1]
-            return words[call.known(best, "text of classes")]
+            return call.named(word_list(call.texts(name)), best)
     return cast(best, dtypes.int64)
 
 
@@ -167,6 +167,7 @@ def folded(call: Call, leaves: Tensor, table: Host, how: str) -> Tensor:
 def _table(call: Call, nodes: int, targets: int, at: Host, ids: Host, weights: Host) -> Host:
     if not at.shape == ids.shape == weights.shape or (ids.size and not 0 <= ids.min() <= ids.max() < targets):
         raise call.error("weights of leaves, their nodes and targets do not go together")
+    call.afford(nodes * targets)
     table = np.full((nodes, targets), np.nan, weights.dtype)
     for i, k, w in zip(at, ids, weights):
         table[i, k] = w if np.isnan(table[i, k]) else table[i, k] + w

@@ -2,7 +2,7 @@
 
 import { count, isFloat, type Numeric, toArray } from "../data/arrays";
 import { windowOf, type Sound } from "../data/audio";
-import { parseNumbers } from "../data/json";
+import { parseNumbers, parseTexts } from "../data/json";
 import { fitted, type Numbers } from "../data/npy";
 import { layoutOf, pictureValues, pixelsOf, type Layout, type PictureSettings } from "../data/picture";
 import { FeedError } from "../data/problem";
@@ -93,6 +93,7 @@ export function returning({ name, dtype, shape }: ArrayInfo, outputs: readonly A
 
 /** Which kinds an input can be fed with, the likeliest first. @param outputs of the same function */
 export function kindsFor(spec: ArrayInfo, reads: boolean, outputs: readonly ArrayInfo[]): FeedKind[] {
+  if (spec.texts !== undefined) return ["json"];
   const kinds = ownKinds(spec, reads);
   const [back] = returning(spec, outputs);
   if (back === undefined) return kinds;
@@ -131,7 +132,7 @@ export function newFeed(spec: ArrayInfo, reads: boolean, outputs: readonly Array
     from: 0,
     step: 0,
     text: "The quick brown fox jumps over the lazy dog.",
-    json: isFloat(spec.dtype) ? "1" : "0",
+    json: spec.texts?.[0] ?? (isFloat(spec.dtype) ? "1" : "0"),
     numbers: null,
     file: "",
     spread,
@@ -143,7 +144,7 @@ export function newFeed(spec: ArrayInfo, reads: boolean, outputs: readonly Array
 
 /** What an input has been given: its array, and of a picture the pixels. */
 export interface Given {
-  array: TypedArray;
+  array: TypedArray | string[];
   pixels: ImageData | null;
 }
 
@@ -178,7 +179,7 @@ export function given(
       return plain(Float64Array.from({ length }, (_, i) => Number(i < ids)));
     }
     case "json":
-      return plain(parseNumbers(feed.json, shape));
+      return spec.texts === undefined ? plain(parseNumbers(feed.json, shape)) : { array: parseTexts(feed.json, shape), pixels: null };
     case "npy":
       if (feed.numbers === null) throw new FeedError("Choose a .npy file first.");
       return plain(fitted(feed.numbers, shape));

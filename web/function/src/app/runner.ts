@@ -324,7 +324,7 @@ export class Runner extends Store<RunnerState> {
     const prepared = performance.now();
     const inputs = Object.fromEntries(
       current.inputs.map(({ name, shape, sizes }, i) => {
-        const { array } = made[i] as { array: TypedArray };
+        const { array } = made[i] as { array: TypedArray | string[] };
         return [name, sizes === undefined ? array : { data: array, shape }];
       }),
     );
@@ -337,7 +337,8 @@ export class Runner extends Store<RunnerState> {
     const shown = current.outputs.map((spec): Shown => {
       const { data, shape } = unpacked(outputs[spec.name], spec);
       const values = toNumbers(data, spec.dtype);
-      return { spec, shape, values, range: rangeOf(values), data: data as ArrayBufferView<ArrayBuffer> };
+      const texts = spec.texts && { texts: Array.from(values, (place) => spec.texts?.[place] ?? "") };
+      return { spec, shape, values, range: rangeOf(values), data: data as ArrayBufferView<ArrayBuffer>, ...texts };
     });
     const seen = made.find(({ pixels }) => pixels !== null)?.pixels ?? null;
     this.change({ outputs: shown, seen, times: [...this.state.times, took].slice(-KEPT) });

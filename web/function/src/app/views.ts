@@ -23,6 +23,8 @@ export interface Shown {
   values: Float64Array;
   range: Range;
   data: ArrayBufferView<ArrayBuffer>;
+  /** Of text, what the values stand for. */
+  texts?: string[];
 }
 
 /** The elements with all their digits. */
@@ -40,6 +42,7 @@ export function rowsOf(shape: readonly number[]): { rows: number; columns: numbe
 
 /** @param seen whether a picture goes in @param labels how many there are; the likeliest first */
 export function viewsFor(spec: ArrayInfo, shape: readonly number[], seen: boolean, labels: number): View[] {
+  if (spec.texts !== undefined) return ["numbers"];
   const views: View[] = [];
   const { rows, columns } = rowsOf(shape);
   const line = rows === 1 && columns > 1;

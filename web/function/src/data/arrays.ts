@@ -127,7 +127,7 @@ export function toNumbers(array: TypedArray, dtype: string): Float64Array {
 /** An output: a typed array, which may have a shape of its own. */
 export function unpacked(given: unknown, spec: ArrayInfo): { data: TypedArray; shape: number[] } {
   const told = given as TypedArray & { data?: TypedArray; shape?: number[] };
-  return { data: told.data ?? told, shape: [...(told.shape ?? spec.shape)] };
+  return { data: spec.texts === undefined ? (told.data ?? told) : told, shape: [...(told.shape ?? spec.shape)] };
 }
 
 export interface Range {

@@ -62,12 +62,30 @@ export function parseNumbers(text: string, shape: readonly number[]): Numeric {
   return values;
 }
 
+/** @throws FeedError where they are not as many as `shape` has; a single text fills it; without brackets and quotes commas and lines divide */
+export function parseTexts(text: string, shape: readonly number[]): string[] {
+  const given = text.trim();
+  let values: unknown[] = given.split(/\s*[,\n]\s*/u);
+  if (/^["[]/u.test(given)) {
+    try {
+      values = ([JSON.parse(given)] as unknown[]).flat(Infinity);
+    } catch (error) {
+      throw new FeedError(`This is no JSON: ${(error as Error).message}`);
+    }
+  }
+  const wanted = count(shape);
+  const texts = values.map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+  if (texts.length === 1) return new Array<string>(wanted).fill(texts[0] as string);
+  if (texts.length !== wanted) throw new FeedError(`${wanted} texts go in (${shapeText(shape)}), not ${texts.length}.`);
+  return texts;
+}
+
 /** Nested lists, as JSON, with all digits of integers. */
-export function numbersText(values: Numeric, shape: readonly number[]): string {
+export function numbersText(values: ArrayLike<number | bigint | string>, shape: readonly number[]): string {
   let at = 0;
   const level = (depth: number): string => {
     if (depth < shape.length) return `[${Array.from({ length: shape[depth] as number }, () => level(depth + 1)).join()}]`;
-    const value = values[at++] as number | bigint;
+    const value = values[at++] as number | bigint | string;
     return typeof value === "bigint" ? String(value) : JSON.stringify(value);
   };
   return level(0);

@@ -259,15 +259,21 @@ function TextFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
   );
 }
 
+/** Words that a hint lists, at most. */
+const WORDS = 24;
+
 function JsonFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
   const length = count(spec.shape);
+  const what = spec.texts === undefined ? "Number" : "Text";
+  const many = `${length} of them, as a list or nested lists; one alone fills all.`;
+  const one = spec.texts === undefined ? "true and false count as 1 and 0." : "";
+  const known =
+    spec.texts === undefined
+      ? ""
+      : ` The model tells apart: ${spec.texts.slice(0, WORDS).join(", ")}${spec.texts.length > WORDS ? ", …" : "."}`;
   return (
     <>
-      <Field
-        id={`${id}-json`}
-        label={length === 1 ? "Number" : "Numbers"}
-        hint={length === 1 ? "true and false count as 1 and 0." : `${length} of them, as a list or nested lists; one alone fills all.`}
-      >
+      <Field id={`${id}-json`} label={length === 1 ? what : `${what}s`} hint={`${length === 1 ? one : many}${known}`}>
         <textarea
           id={`${id}-json`}
           data-testid={`${id}-json`}

@@ -53,7 +53,7 @@ export function OutputCard({ runner, shown, index }: { runner: Runner; shown: Sh
 
 function Save({ shown }: { shown: Shown }): JSX.Element {
   const [copied, copy] = useCopy();
-  const { spec, shape, values, data } = shown;
+  const { spec, shape, values, data, texts } = shown;
   const save = (): void => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([writeNpy(data, spec.dtype, shape)]));
@@ -63,12 +63,14 @@ function Save({ shown }: { shown: Shown }): JSX.Element {
   };
   return (
     <div class="row">
-      <button type="button" class="button" data-testid="save" onClick={save}>
-        <Icon name="download" />
-        .npy
-      </button>
+      {texts === undefined && (
+        <button type="button" class="button" data-testid="save" onClick={save}>
+          <Icon name="download" />
+          .npy
+        </button>
+      )}
       {values.length <= COPIED && (
-        <button type="button" class="button" data-testid="copy-json" onClick={() => copy(numbersText(exactly(shown), shape))}>
+        <button type="button" class="button" data-testid="copy-json" onClick={() => copy(numbersText(texts ?? exactly(shown), shape))}>
           <Icon name={copied ? "check" : "copy"} />
           <span aria-live="polite">{copied ? "Copied" : "JSON"}</span>
         </button>
@@ -298,10 +300,10 @@ function TableView({ shown, labels }: { shown: Shown; labels: readonly string[] 
 }
 
 function Numbers({ shown }: { shown: Shown }): JSX.Element {
-  const { values, range } = shown;
+  const { values, range, texts } = shown;
   const exact = exactly(shown);
   const rows: [string, string][] =
-    values.length > 1
+    values.length > 1 && texts === undefined
       ? [
           ["Least", numberText(range.least)],
           ["Largest", numberText(range.largest)],
@@ -322,7 +324,7 @@ function Numbers({ shown }: { shown: Shown }): JSX.Element {
         </dl>
       )}
       <p class="mono numbers" data-testid="numbers" tabIndex={0}>
-        {Array.from({ length: Math.min(FIRST, values.length) }, (_, i) => numberText(exact[i] as number | bigint)).join(", ")}
+        {Array.from({ length: Math.min(FIRST, values.length) }, (_, i) => texts?.[i] ?? numberText(exact[i] as number | bigint)).join(", ")}
         {values.length > FIRST && ` … (${values.length} in all)`}
       </p>
     </>

@@ -6,7 +6,7 @@ import { given, kindsFor, newFeed, returning } from "../../src/app/feeds";
 import { envelope, parseLabels, topClasses, viewsFor } from "../../src/app/views";
 import { boxesOf } from "../../src/data/boxes";
 import { fromHalf, numberText, rangeOf, toArray, toHalf, toNumbers } from "../../src/data/arrays";
-import { numbersText, parseNumbers } from "../../src/data/json";
+import { numbersText, parseNumbers, parseTexts } from "../../src/data/json";
 import { fitted, parseNpy, writeNpy } from "../../src/data/npy";
 import { layoutOf, maskOf, pictureValues, placed, type Layout } from "../../src/data/picture";
 import { randomValues } from "../../src/data/random";
@@ -46,6 +46,15 @@ describe("JSON", () => {
     expect(numbersText([1, 2, 3, 4], [2, 2])).toBe("[[1,2],[3,4]]");
     expect(numbersText([5], [])).toBe("5");
     expect(numbersText([Number.NaN, 0.5], [2])).toBe("[null,0.5]");
+  });
+
+  it("has texts, too", () => {
+    expect(parseTexts("a, b\nc", [3])).toEqual(["a", "b", "c"]);
+    expect(parseTexts('["a, b", ["c", 2]]', [3])).toEqual(["a, b", "c", "2"]);
+    expect(parseTexts("", [2])).toEqual(["", ""]);
+    expect(() => parseTexts("a, b", [3])).toThrow("3 texts go in");
+    expect(() => parseTexts("[a", [1])).toThrow("no JSON");
+    expect(numbersText(["a", "b"], [2, 1])).toBe('[["a"],["b"]]');
   });
 
   it("has all digits of integers of 64 bits", () => {
