@@ -4,6 +4,7 @@ import pytest
 
 from tests.graph.optimize.test_fragments import BF16, E4M3, E5M2, F16, F32, I8, product
 from tinyweb.dtype import DType
+from tinyweb.errors import DeviceError
 from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import Fragments, Ops, RowsArg
 from tinyweb.graph.lower import lower
@@ -11,14 +12,21 @@ from tinyweb.graph.optimize import optimize
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.cuda.compile import compile_cuda
+from tinyweb.native_runtimes.cuda.resources import matrix_instructions
 from tinyweb.native_runtimes.hip.compile import compile_code_object
 from tinyweb.render_c import CUDA, HIP, render_gpu
 
 SIZES = 4096, 4096, 1024
+WHOLE = 2048, 2048, 192  # as many of the largest tiles of warpgroups as keep a GPU busy
 
 
-def made(target: Target, dtype: DType, flipped: tuple[bool, bool] = (False, False)) -> Program:
-    return lower(optimize(product(*SIZES, dtype, flipped).kernel, target), target)
+def made(
+    target: Target,
+    dtype: DType,
+    flipped: tuple[bool, bool] = (False, False),
+    sizes: tuple[int, int, int] = SIZES,
+) -> Program:
+    return lower(optimize(product(*sizes, dtype, flipped).kernel, target), target)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +43,8 @@ def test_nvidia(chip: str, dtype: DType, name: str) -> None:
     """Four matrices along each side of a subgroup's tile; nothing is spilled, and what is staged is copied ahead."""
     if dtype in (E4M3, E5M2) and chip == "sm_80":
         chip = "sm_89"  # is the first that has them
+    if dtype in (F16, BF16) and chip == "sm_90":
+        chip = "sm_86"  # Hopper has others
     program = made(nvidia_target(chip, tf32=True), dtype, (False, True))
     text = render_gpu([program], CUDA)
     resources = compile_cuda(text, chip, program.name).resources[program.name]
@@ -45,6 +55,35 @@ def test_nvidia(chip: str, dtype: DType, name: str) -> None:
     assert "cp.async.cg" in text and "ldmatrix" in text
     staged = [u for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"]
     assert staged and all(u.src[2].dtype.nbytes(u.src[2].arg) == 16 for u in staged)
+
+
+@pytest.mark.parametrize("flipped", [(False, False), (True, True)], ids=["rows", "columns"])
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=["f16", "bf16"])
+def test_warpgroups(dtype: DType, flipped: tuple[bool, bool]) -> None:
+    """Hopper's products go on side by side: ptxas says of none that it waits, and sums stay where they are."""
+    target = nvidia_target("sm_90")
+    program = made(target, dtype, flipped, WHOLE)
+    text = render_gpu([program], CUDA)
+    compiled = compile_cuda(text, "sm_90", program.name)
+    resources = compiled.resources[program.name]
+    assert compiled.remarks == () and resources.spill_bytes == resources.stack_bytes == 0
+    assert resources.registers <= 200 and program.shared_bytes <= target.shared_bytes
+    assert f"wgmma.mma_async.sync.aligned.m64n256k16.f32.{dtype.short}.{dtype.short}" in text
+    assert "ldmatrix" not in text and "mma.sync" not in text
+    assert matrix_instructions(compiled.code) > 0
+    staged = [u for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"]
+    assert staged and all(u.src[2].dtype.nbytes(u.src[2].arg) == 16 for u in staged)
+    with pytest.raises(DeviceError, match="sm_100"):  # machine code of Hopper alone
+        compile_cuda(text, "sm_100", program.name)
+
+
+def test_sums_that_are_touched_are_remarked() -> None:
+    """What the test before looks for is told where it is so."""
+    program = made(nvidia_target("sm_90"), F16, sizes=WHOLE)
+    text = render_gpu([program], CUDA).replace(
+        'asm volatile("wgmma.commit', 'r3_0[0] += 1.0f; asm volatile("wgmma.commit'
+    )
+    assert compile_cuda(text, "sm_90", program.name).remarks
 
 
 @pytest.mark.parametrize(

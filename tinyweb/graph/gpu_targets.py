@@ -61,6 +61,10 @@ _NVIDIA_MATRICES = ("mma_sync_16x16x16_f16", "mma_sync_16x16x16_bf16", "mma_sync
 _NVIDIA_MATRICES_F8 = ("mma_sync_16x16x32_e4m3", "mma_sync_16x16x32_e5m2")
 
 
+# of Hopper alone, the widest first
+_NVIDIA_WARPGROUPS = tuple(f"wgmma_64x{n}x16_{t}" for t in ("f16", "bf16") for n in (256, 192, 128, 96, 64, 32))
+
+
 def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
     """An NVIDIA GPU of one of the architectures NVIDIA; ValueError for others. `tf32`: products of float32 may round
     their factors to 10 binary digits, which tensor cores do.
@@ -69,6 +73,7 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
         raise ValueError(f"no NVIDIA architecture is called {arch!r}: choose one of {', '.join(NVIDIA)}")
     ampere = arch != "sm_75"  # or later: brain floats, copies that arrive later, matrices of integers and brain floats
     matrices = (*_NVIDIA_MATRICES, *(("mma_sync_16x16x8_tf32",) if tf32 else ())) if ampere else ()
+    matrices = (*(_NVIDIA_WARPGROUPS if arch in ("sm_90", "sm_90a") else ()), *matrices)
     matrices += _NVIDIA_MATRICES_F8 if arch not in ("sm_75", "sm_80", "sm_86") else ()
     return replace(
         _ANY, name=arch, language="cuda", arithmetic=_ANY.arithmetic | _F64,

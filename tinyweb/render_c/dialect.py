@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tinyweb.graph.ir.shared_matrices import BEGIN, BEGUN
 from tinyweb.render_c.cuda_prelude import CUDA_AND_OR, CUDA_BRAIN, CUDA_HALF, CUDA_PRELUDE
 from tinyweb.render_c.gpu_prelude import HIP_PRELUDE, OPENCL_PRELUDE
 
@@ -67,6 +68,9 @@ class Dialect:
     copy_ahead: str = ""  # the helper that copies `{bytes}` from {place} to {to}, where {test} holds, else zeros
     sent: str = ""  # after such copies, which are waited for together
     arrived: str = ""  # until all but the last {n} of those have arrived
+    visible: str = ""  # before a barrier: what is stored in shared memory, to instructions that read it later
+    groups: Mapping[str, str] = field(default_factory=dict)  # of such: before the first, and behind the last
+    multiplied: str = ""  # until all but the last {n} groups of them have read, and written their sums
     extensions: Mapping[str, str] = field(default_factory=dict)  # what must stand first, for types that are used
 
 
@@ -254,7 +258,7 @@ CUDA = replace(
     function="static __device__ __forceinline__",
     shared_array="__shared__ __align__(16) {scalar} {name}[{size}];",
     static_shared=48 << 10,
-    shared_pool="extern __shared__ __align__(16) u8 shared[];",
+    shared_pool="extern __shared__ __align__(1024) u8 shared[];",
     shared_part="{scalar} *const {name} = ({scalar} *)(shared + {offset});",
     group=tuple(f"(i32)blockIdx.{d}" for d in "xyz"),
     thread=tuple(f"(i32)threadIdx.{d}" for d in "xyz"),
@@ -264,6 +268,12 @@ CUDA = replace(
     copy_ahead="copy_ahead<{bytes}>(&{to}, &{place}, {test});",
     sent='asm volatile("cp.async.commit_group;" ::: "memory");',
     arrived='asm volatile("cp.async.wait_group {n};" ::: "memory");',
+    visible='asm volatile("fence.proxy.async.shared::cta;" ::: "memory");',
+    groups={
+        BEGIN: 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");',
+        BEGUN: 'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");',
+    },
+    multiplied='asm volatile("wgmma.wait_group.sync.aligned {n};" ::: "memory");',
     subgroup_size="32",
     atomic={f"atomic_{op}": f"atomic{op.title()}(&{{place}}, {{value}})" for op in ("and", "or")},
     prelude=CUDA_PRELUDE,

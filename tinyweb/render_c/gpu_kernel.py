@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tinyweb.graph.ir import Fragments, Ops, RowsArg, Space, UOp
+from tinyweb.graph.ir import DescribedArg, Fragments, Ops, Products, RowsArg, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_c import matrix_texts
 from tinyweb.render_c.c_types import scalar_name
@@ -15,6 +15,7 @@ from tinyweb.render_common import Text, bare, gate_of, memory_of
 
 WRITTEN_OUT = 8  # steps of a loop
 ALIGNMENT = 16  # bytes: of the widest vector
+DESCRIBED = 1024  # … of what is read by descriptors
 
 
 class GpuKernel(KernelText):
@@ -30,6 +31,8 @@ class GpuKernel(KernelText):
         ahead = {u.src[2] for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"} if dialect.copy_ahead else ()
         self._written_out = _written_out(program)
         self._copied = frozenset(ahead)  # loads that are part of such a store
+        begun = [u.src[2] for u in program.uops if u.op is Ops.STORE and _is_begun(u.src[2])]
+        self._sums = {x for u in begun for x in (u, u.src[2])}  # products that are begun, and what they are added to
         self.threads = program.workgroup[0] * program.workgroup[1] * program.workgroup[2]
         super().__init__(program)
 
@@ -68,7 +71,7 @@ class GpuKernel(KernelText):
             scalar = self.vector(scalar_name(u.dtype), 1)
             text = d.shared_part if pooled else d.shared_array
             yield text.format(scalar=scalar, name=name, size=u.arg.size, offset=offset)
-            offset += _aligned(u)
+            offset += _aligned(u, self.program)
 
     def _statement(self, u: UOp) -> None:
         if u.op in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
@@ -91,8 +94,18 @@ class GpuKernel(KernelText):
             self._out.close()
         elif u.op is Ops.BARRIER:
             self._barrier(u)
-        elif u in self._copied:
+        elif u in self._copied or u in self._sums:
             return
+        elif u.op is Ops.LOAD and isinstance(u.arg, DescribedArg):
+            self.need("describe", matrix_texts.DESCRIBE, {self.vector("u64", 1)})
+            place = self._place(memory_of(u.src[0]), u.src[1], 0, 1)
+            text = f"describe(&{place}, {matrix_texts.description(u.arg)})"
+            self._emitted[u] = self._name(text, "u64")
+        elif u.op is Ops.STORE and u.src[2] in self._sums:
+            name = self._product(u.src[2])
+            a, b = (self.x(s) for s in u.src[2].src[:2])
+            sums = self._place(memory_of(u.src[0]), u.src[1], 0, u.src[2].arg.sums.size)
+            self._out.add(f"{name}({sums}, {a}, {b});")
         elif u.op is Ops.LOAD and isinstance(u.arg, RowsArg):
             name, text, vectors = matrix_texts.load_rows(u, self.dialect)
             self.need(name, text, vectors)
@@ -109,13 +122,37 @@ class GpuKernel(KernelText):
             raise self.error(f"{self.dialect.name} has no text for {u.op.name} of {u.dtype.name}")
 
     def _barrier(self, u: UOp) -> None:
+        d = self.dialect
         if u.arg == "sent":
-            if self.dialect.sent:
-                self._out.add(self.dialect.sent)
+            if d.sent:
+                self._out.add(d.sent)
             return
-        if u.arg is not None and self.dialect.arrived:
-            self._out.add(self.dialect.arrived.format(n=u.arg))
-        self._out.add(self.dialect.barrier)
+        if u.arg in d.groups:
+            self._out.add(d.groups[u.arg])
+            return
+        if isinstance(u.arg, Products):
+            self._out.add(d.multiplied.format(n=u.arg.left))
+            self._settle(u.src)
+            return
+        if u.arg is not None and d.arrived:
+            self._out.add(d.arrived.format(n=u.arg))
+        if self._sums:
+            self._out.add(d.visible)
+        self._out.add(d.barrier)
+
+    def _product(self, u: UOp) -> str:
+        """The name of the function that begins a product."""
+        name, text, vectors = matrix_texts.begin(u, self.dialect)
+        self.need(name, text, vectors)
+        return name
+
+    def _settle(self, sums: Sequence[UOp]) -> None:
+        """Nothing that reads sums is computed before they are waited for."""
+        for memory in sums:
+            if memory.op is Ops.BUFFER:
+                self.need("settle", matrix_texts.SETTLE, set())
+                for i in range(0, memory.arg.size, self._registers[memory].width):
+                    self._out.add(f"settle({self._buffers[memory]}_{i});")
 
     def _copy_ahead(self, u: UOp) -> None:
         """A copy to shared memory that may arrive later."""
@@ -149,17 +186,27 @@ class GpuKernel(KernelText):
 
 def dynamic_shared(program: Program, dialect: Dialect) -> int:
     """Bytes of shared memory that a launch has to give; 0 where the kernel declares what it needs."""
-    size = sum(map(_aligned, _shared(program)))
-    return size if size > dialect.static_shared else 0
+    size = sum(_aligned(u, program) for u in _shared(program))
+    return size if size > dialect.static_shared or _is_described(program) else 0
+
+
+def _is_described(program: Program) -> bool:
+    """Whether instructions read shared memory by descriptors."""
+    return any(isinstance(u.arg, DescribedArg) for u in program.uops)
+
+
+def _is_begun(u: UOp) -> bool:
+    return isinstance(u.arg, Fragments) and u.arg.shared
 
 
 def _shared(program: Program) -> list[UOp]:
     return [u for u in program.uops if u.op is Ops.BUFFER and u.arg.space is Space.SHARED]
 
 
-def _aligned(u: UOp) -> int:
-    """Bytes of shared memory, those up to the next vector included."""
-    return -(-u.dtype.nbytes(u.arg.size) // ALIGNMENT) * ALIGNMENT
+def _aligned(u: UOp, program: Program) -> int:
+    """Bytes of shared memory, those up to where the next may begin included."""
+    alignment = DESCRIBED if _is_described(program) else ALIGNMENT
+    return -(-u.dtype.nbytes(u.arg.size) // alignment) * alignment
 
 
 def _written_out(program: Program) -> set[UOp]:

@@ -5,7 +5,7 @@ NVIDIA's are written as PTX (PTX ISA: mma, ldmatrix, cp.async), AMD's as Clang's
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import Fragments, RowsArg, UOp
+from tinyweb.graph.ir import DescribedArg, Fragments, RowsArg, UOp
 from tinyweb.render_c.c_types import scalar_name, vector_name
 from tinyweb.render_c.dialect import Dialect
 
@@ -14,6 +14,7 @@ _PTX = {
     "f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("tf32", "f32"), "i8": ("s8", "s32"),
     "e4m3": ("e4m3", "f32"), "e5m2": ("e5m2", "f32"),
 }  # fmt: skip
+_TURNED = ("f16", "bf16")  # operands that wgmma takes in either order
 # builtins by the name of the instruction, and the type that an operand has there
 _AMD = {
     "mfma_16x16x16_f16": ("mfma_f32_16x16x16f16", "f16x4"),
@@ -86,6 +87,53 @@ def load_rows(u: UOp, dialect: Dialect) -> tuple[str, str, set[str]]:
     )
     return name, text, {kind, "u32x4"}
 
+
+def begin(u: UOp, dialect: Dialect) -> tuple[str, str, set[str]]:
+    """The name of the function `NAME(sums, a, b)` that begins a DOT of matrices in shared memory, of which `a` and `b`
+    are descriptors; its text, and the vectors that it needs. Its sums are there when they were waited for."""
+    f = u.arg
+    assert isinstance(f, Fragments)
+    shape, _, short = f.name.removeprefix("wgmma_").rpartition("_")
+    operand, sums = _PTX[short]
+    m, n, k = shape.split("x")
+    turned = [not s.arg.along for s in u.src[:2]]
+    count, vector = f.sums.size, vector_name(scalar_name(u.dtype), f.sums.size)
+    name = f"{f.name}_{'mk'[not turned[0]]}{'nk'[not turned[1]]}"
+    registers = ", ".join(f"%{i}" for i in range(count))
+    # added to what is there, nothing negated; by rows or columns
+    numbers = ["1", *(["1", "1"] if sums == "f32" else []), *(str(int(t)) for t in turned if operand in _TURNED)]
+    constraint = "f" if sums == "f32" else "r"
+    outputs = ", ".join(f'"+{constraint}"(c[{i}])' for i in range(count))
+    text = (
+        f"{dialect.function} void {name}({vector} &c, u64 a, u64 b) {{\n"
+        f'  asm volatile("wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{sums}.{operand}.{operand} {{{registers}}}, '
+        f'%{count}, %{count + 1}, {", ".join(numbers)};"\n      : {outputs}\n      : "l"(a), "l"(b));\n}}\n'
+    )
+    return name, text, {vector, "u64"}
+
+
+def description(arg: DescribedArg) -> str:
+    """What a matrix descriptor has beside an address (PTX ISA, "Matrix Descriptor Format"): offsets over 16 bytes."""
+    mode = {128: 1, 64: 2, 32: 3}[arg.width]
+    return f"{mode << 62 | arg.stride >> 4 << 32 | arg.leading >> 4 << 16:#x}ull"
+
+
+DESCRIBE = """\
+static __device__ __forceinline__ u64 describe(const void *place, u64 how) {
+  return how | ((u32)__cvta_generic_to_shared(place) & 0x3ffff) >> 4;
+}
+"""
+
+SETTLE = """\
+template <int N> static __device__ __forceinline__ void settle(Vector<f32, N> &sums) {
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+f"(sums[i]) : : "memory");
+}
+template <int N> static __device__ __forceinline__ void settle(Vector<i32, N> &sums) {
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+r"(sums[i]) : : "memory");
+}
+"""
 
 COPY_AHEAD = """\
 template <int BYTES> static __device__ __forceinline__ void copy_ahead(void *to, const void *from, bool all) {

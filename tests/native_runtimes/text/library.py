@@ -99,6 +99,8 @@ def _call(statement: str) -> str:
     while (string := _STRING.match(statement)) is not None:
         template, statement = template + string[1], statement[string.end() :]
     values = _values(statement)
+    if not template:  # nothing but an order for the compiler
+        return ";"
     name, _, operands = template.strip().rstrip(";").partition(" ")
     operands = _OPERAND.sub(lambda found: values[int(found[1])], re.sub(r"[{}\[\]]", "", operands))
     return f"{re.sub(r'[.:]+', '_', name)}({operands});"

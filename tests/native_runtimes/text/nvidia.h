@@ -15,7 +15,7 @@ struct Index {
 #define threadIdx (*(const Index *)gpu.thread)
 #define __syncthreads wait_for_others
 extern "C" {
-unsigned char shared[256 << 10] __attribute__((aligned(16)));  // what a launch gives
+unsigned char shared[256 << 10] __attribute__((aligned(1024)));  // what a launch gives
 }
 
 // -- functions ---------------------------------------------------------------------------------------------------------
@@ -109,9 +109,12 @@ MMA(32, e5m2, f32, E5M2, float)
 MMA(32, s8, s32, signed char, int)
 
 // -- shared memory -----------------------------------------------------------------------------------------------------
-static char within;  // addresses of shared memory count from here: they have 32 bits
-static unsigned __cvta_generic_to_shared(const void *address) { return (unsigned)((const char *)address - &within); }
-static char *of_shared(unsigned address) { return &within + (int)address; }
+// addresses of shared memory have 32 bits, and count from what the driver keeps for itself
+enum { KEPT = 1024 };
+static unsigned __cvta_generic_to_shared(const void *address) {
+  return (unsigned)((const char *)address - (const char *)shared) + KEPT;
+}
+static char *of_shared(unsigned address) { return (char *)shared + (int)(address - KEPT); }
 
 // Each lane names a row of 16 bytes: of the n-th matrix of 8 rows the n-th 8 lanes. Lane n gets two neighbours of row n / 4.
 static const unsigned short *rows[MOST];
@@ -139,8 +142,13 @@ template <bool TRANSPOSED> static void matrices(unsigned *const to[4], unsigned 
 LDMATRIX(ldmatrix_sync_aligned_m8n8_x4_shared_b16, false)
 LDMATRIX(ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16, true)
 
-// Copies happen as late as they may: when a thread waits for their group.
-enum { COPIES = 512 };
+// Copies happen as late as they may: when a thread waits for their group. Until then there is neither what was there
+// before nor what will be. What a thread has written, instructions of the async proxy see behind a fence of that thread.
+enum { COPIES = 512, PART = 16 };
+static bool unseen[sizeof shared / PART];  // parts that were written without a fence since
+static struct {
+  unsigned parts[COPIES], used;
+} written[MOST];
 struct Copy {
   char *to;
   const void *from;
@@ -155,6 +163,12 @@ static void ask_for_copy(unsigned to, const void *from, int bytes, int count) {
   if (to % bytes || (unsigned long)from % bytes) gpu.wrong = "a copy to shared memory is not aligned";
   if (mine.used == COPIES) gpu.wrong = "more copies to shared memory at a time than are kept here";
   else mine.copies[mine.used++] = Copy{of_shared(to), from, bytes, count, mine.group};
+  __builtin_memset(of_shared(to), 0xff, bytes);
+}
+static void fence_proxy_async_shared_cta() {
+  auto &mine = written[gpu.current];
+  for (unsigned i = 0; i < mine.used; ++i) unseen[mine.parts[i]] = false;
+  mine.used = 0;
 }
 static void cp_async_cg_shared_global(unsigned to, const void *from, int bytes, int count) {
   ask_for_copy(to, from, bytes, count);
@@ -174,6 +188,143 @@ static void cp_async_wait_group(int but) {
     }
     __builtin_memset(copy.to, 0, copy.bytes);
     __builtin_memcpy(copy.to, copy.from, copy.count);
+    const unsigned long part = (unsigned long)(copy.to - (char *)shared) / PART;
+    auto &told = written[gpu.current];
+    if (part < sizeof unseen && told.used < COPIES) unseen[told.parts[told.used++] = part] = true;
   }
   mine.used = left;
 }
+
+// -- products of warpgroups --------------------------------------------------------------------------------------------
+// PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". A product happens as late as it may: when a thread waits
+// for its group; then it reads shared memory. Until then its sums are no numbers.
+enum { WARPGROUP = 128, PRODUCTS = 128, TILES = 8, SUMS = 128 };
+struct Product {
+  void (*multiply)(const Product &, void *sums);
+  unsigned long long a, b;
+  bool turned[2];
+  int tile, group;
+};
+static struct {
+  Product products[PRODUCTS];
+  int used, group;
+  bool fenced;
+  struct {
+    void *registers[SUMS];  // of the sums, while products are under way
+    unsigned values[SUMS];
+    int count, pending;
+  } tiles[TILES];
+} multiplied[MOST];
+
+// The byte of an element in shared memory, "Matrix Descriptor Format" and "Canonical Layouts": along the rows of a swizzle
+// pattern lie steps (K-major), or rows and columns (MN-major), in units of 16 bytes; 8 rows make a pattern.
+static unsigned element_of(unsigned long long descriptor, bool turned, int number, int step, int size) {
+  const unsigned start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;
+  const unsigned stride = (descriptor >> 32 & 0x3fff) << 4;
+  const int mode = descriptor >> 62, unit = 16 / size;
+  static const int widths[4] = {16, 128, 64, 32};  // bytes of a row of the pattern
+  const int width = widths[mode];
+  if (!mode) gpu.wrong = "matrices without a swizzle are not known here";
+  if (descriptor >> 49 & 7) gpu.wrong = "a matrix descriptor has a base offset, though patterns are aligned";
+  if (descriptor & 0x3c00c000c000c000ull) gpu.wrong = "a matrix descriptor has bits that mean nothing";
+  unsigned at;
+  if (turned) at = number / (width / size) * leading + number % (width / size) * size + step / 8 * stride + step % 8 * width;
+  else at = number / 8 * stride + number % 8 * width + step / unit * 16 + step % unit * size;
+  const unsigned address = start + at;
+  return address ^ (address >> 3 & (width - 1) & 0x70);  // bits 7 … of the address are added to bits 4 …
+}
+template <class T> static T element(unsigned long long descriptor, bool turned, int number, int step) {
+  const unsigned address = element_of(descriptor, turned, number, step, sizeof(T));
+  if (address < KEPT || address >= KEPT + sizeof shared) {
+    gpu.wrong = "a matrix descriptor leads beyond shared memory";
+    return T{};
+  }
+  if (unseen[(address - KEPT) / PART]) gpu.wrong = "a product reads shared memory that was written without a fence";
+  T value;
+  __builtin_memcpy(&value, of_shared(address), sizeof(T));
+  return value;
+}
+// sums of thread n: of 16 rows of its warp the n / 4-th and that 8 below it, two columns of each eight
+template <int N, int K, class T, class C> static void multiply_part(const Product &p, void *to) {
+  C *const sums = (C *)to;
+  const int thread = gpu.current % WARPGROUP, lane = thread % 32;
+  static T a[2][K], b[N / 4][K];
+  for (int k = 0; k < K; ++k) {
+    for (int i = 0; i < 2; ++i) a[i][k] = element<T>(p.a, p.turned[0], thread / 32 * 16 + lane / 4 + 8 * i, k);
+    for (int i = 0; i < N / 4; ++i) b[i][k] = element<T>(p.b, p.turned[1], i / 2 * 8 + lane % 4 * 2 + i % 2, k);
+  }
+  for (int i = 0; i < N / 2; ++i) {
+    C sum = 0;
+    for (int k = 0; k < K; ++k) sum += (C)a[i / 2 % 2][k] * (C)b[i / 4 * 2 + i % 2][k];
+    sums[i] += sum;
+  }
+}
+static unsigned long long described[MOST][2];
+template <int N, int K, class T, class C, class... A> static void begin_product(A &&...arguments) {
+  const void *const given[] = {(const void *)&arguments...};
+  constexpr int count = sizeof given / sizeof *given - N / 2;
+  static_assert(count == 7 || count == 5 || count == 3, "it has sums, descriptors and immediates");
+  auto &mine = multiplied[gpu.current];
+  const unsigned long long a = *(const unsigned long long *)given[N / 2], b = *(const unsigned long long *)given[N / 2 + 1];
+  Product p{multiply_part<N, K, T, C>, a, b, {false, false}, -1, mine.group};
+  for (int i = 2; i < count; ++i) {
+    const int number = *(const int *)given[N / 2 + i];
+    if (i < 5 ? number != 1 : number != 0 && number != 1) gpu.wrong = "a product overwrites its sums, or negates operands";
+    if (i >= 5) p.turned[i - 5] = number;
+  }
+  if (!mine.fenced) gpu.wrong = "a product begins without a fence of its warpgroup's registers";
+  if (gpu.count % WARPGROUP) gpu.wrong = "a warpgroup lacks threads";
+  described[gpu.current][0] = a, described[gpu.current][1] = b;
+  wait_for_others();
+  const auto &first = described[gpu.current / WARPGROUP * WARPGROUP];
+  if (first[0] != a || first[1] != b) gpu.wrong = "threads of a warpgroup name other matrices";
+  for (int i = 0; i < TILES && p.tile < 0; ++i)
+    if (mine.tiles[i].pending && mine.tiles[i].registers[0] == given[0]) p.tile = i;
+  for (int i = 0; i < TILES && p.tile < 0; ++i) {
+    auto &tile = mine.tiles[i];
+    if (tile.pending) continue;
+    p.tile = i, tile.count = N / 2;
+    for (int j = 0; j < N / 2; ++j) {
+      tile.registers[j] = (void *)given[j];
+      __builtin_memcpy(&tile.values[j], given[j], 4);
+      __builtin_memset(tile.registers[j], 0xff, 4);
+    }
+  }
+  if (p.tile < 0 || mine.used == PRODUCTS) gpu.wrong = "more products at a time than are kept here";
+  else mine.products[mine.used++] = p, ++mine.tiles[p.tile].pending;
+  wait_for_others();
+}
+static void wgmma_fence_sync_aligned() { multiplied[gpu.current].fenced = true; }
+static void wgmma_commit_group_sync_aligned() { ++multiplied[gpu.current].group; }
+static void wgmma_wait_group_sync_aligned(int but) {
+  auto &mine = multiplied[gpu.current];
+  int left = 0;
+  for (int i = 0; i < mine.used; ++i) {
+    const Product p = mine.products[i];
+    if (p.group >= mine.group - but) {
+      mine.products[left++] = p;
+      continue;
+    }
+    auto &tile = mine.tiles[p.tile];
+    p.multiply(p, tile.values);
+    if (--tile.pending) continue;
+    for (int j = 0; j < tile.count; ++j) {
+      const unsigned none = 0xffffffffu;
+      if (__builtin_memcmp(tile.registers[j], &none, 4)) gpu.wrong = "sums are written while products are under way";
+      __builtin_memcpy(tile.registers[j], &tile.values[j], 4);
+    }
+    mine.fenced = false;
+  }
+  mine.used = left;
+}
+#define WGMMA_OF(columns, steps, name, sum, T, C)                                                                  \
+  template <class... A>                                                                                            \
+  static void wgmma_mma_async_sync_aligned_m64n##columns##k##steps##_##sum##_##name##_##name(A &&...arguments) { \
+    begin_product<columns, steps, T, C>(arguments...);                                                             \
+  }
+#define WGMMA(n)                                   \
+  WGMMA_OF(n, 16, f16, f32, _Float16, float)       \
+  WGMMA_OF(n, 16, bf16, f32, Bfloat, float)
+WGMMA(8) WGMMA(16) WGMMA(24) WGMMA(32) WGMMA(40) WGMMA(48) WGMMA(56) WGMMA(64) WGMMA(72) WGMMA(80) WGMMA(88) WGMMA(96)
+WGMMA(104) WGMMA(112) WGMMA(120) WGMMA(128) WGMMA(136) WGMMA(144) WGMMA(152) WGMMA(160) WGMMA(168) WGMMA(176)
+WGMMA(184) WGMMA(192) WGMMA(200) WGMMA(208) WGMMA(216) WGMMA(224) WGMMA(232) WGMMA(240) WGMMA(248) WGMMA(256)

@@ -30,6 +30,7 @@ from tinyweb.graph.ir.ops import (
     TableArg,
 )
 from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, constant, graph_rewrite, rebuild, substitute
+from tinyweb.graph.ir.shared_matrices import DescribedArg, Products, Swizzle
 from tinyweb.graph.ir.uop import (
     Shape,
     Size,
@@ -63,6 +64,7 @@ __all__ = [
     "AxisKind",
     "BufferArg",
     "CopyArg",
+    "DescribedArg",
     "Digit",
     "Fragments",
     "KernelInfo",
@@ -74,12 +76,14 @@ __all__ = [
     "ParamArg",
     "PatternMatcher",
     "PlanesArg",
+    "Products",
     "RowsArg",
     "Shape",
     "Size",
     "Space",
     "Spread",
     "StageArg",
+    "Swizzle",
     "TableArg",
     "UOp",
     "UPat",

@@ -1,4 +1,5 @@
-"""How the threads of a subgroup hold matrices that they multiply together: each has a fragment in its registers.
+"""How the threads of a subgroup hold matrices that they multiply together: each has a fragment in its registers. Of
+several subgroups that multiply together, a warpgroup, all read the operands in shared memory.
 
 Which element of a matrix a thread has at which place of its fragment is said by digits, so that the same record serves
 index expressions, arrays of numbers and checks.
@@ -20,8 +21,9 @@ ROW_BYTES = 16  # of a matrix that is loaded for a register of each thread of a 
 
 @dataclass(frozen=True)
 class Digit:
-    """A digit of the number of a row, a column or a step: of a thread's place along "x" or "y" of its subgroup, or of
-    the place of an element "e" in the fragment, that number over `step`, modulo `size`.
+    """A digit of the number of a row, a column or a step: of a thread's place along "x" or "y" of its subgroup, of the
+    place "z" of its subgroup among several, or of the place of an element "e" in the fragment, that number over `step`,
+    modulo `size`.
     """
 
     of: str
@@ -55,9 +57,9 @@ class Layout:
         lowest = self.second[0]
         return lowest.size if (lowest.of, lowest.step) == ("e", 1) else 1
 
-    def place(self, x: Number, y: Number, e: Number) -> tuple[Number, Number]:
-        """The numbers along both axes of an element of a thread."""
-        of = {"x": x, "y": y, "e": e}
+    def place(self, x: Number, y: Number, e: Number, z: Number | None = None) -> tuple[Number, Number]:
+        """The numbers along both axes of an element of a thread, of the z-th of several subgroups."""
+        of = {"x": x, "y": y, "e": e, **({} if z is None else {"z": z})}
         return _number(self.first, of), _number(self.second, of)
 
 
@@ -70,15 +72,18 @@ def _number(digits: tuple[Digit, ...], of: dict[str, Number]) -> Number:
 
 @dataclass(frozen=True)
 class Fragments:
-    """An instruction for matrices of a subgroup: `threads` along x and y, and the layouts of A (rows, steps), of B
-    (columns, steps) and of the sums (rows, columns).
+    """An instruction for matrices of a subgroup: `threads` along x and y, and of several subgroups z, and the layouts
+    of A (rows, steps), of B (columns, steps) and of the sums (rows, columns). `shared`: A and B are no threads'
+    registers but matrices in shared memory, which are read until the products are waited for; each thread names all of
+    their elements.
     """
 
     name: str
-    threads: tuple[int, int]
+    threads: tuple[int, ...]
     a: Layout
     b: Layout
     sums: Layout
+    shared: bool = False
 
     @property
     def chains(self) -> bool:

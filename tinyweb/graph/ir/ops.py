@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from tinyweb.graph.ir.shared_matrices import Swizzle
+
 
 class Ops(Enum):
     """Operations, grouped by the stage that may contain them (see spec.py)."""
@@ -200,6 +202,8 @@ class StageArg:
     pad: int = 0  # elements left unused after each row, so that rows begin in different banks
     row: int = 0  # the last so many RANGEs make a row; all RANGEs together are row-major
     slots: int = 1  # steps of the loop that it is filled in that are there at a time: what is read was filled earlier
+    swizzle: int = 0  # bytes of the rows that a matrix is cut into, whose parts change places (`Swizzle`)
+    lag: int = 0  # of these steps so many may still be read when the next one begins
 
     def strides(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
         """Elements between neighbours along each of the RANGEs, which have these sizes; and elements in all."""
@@ -257,6 +261,10 @@ class MatrixArg:
     column: int
 
     @property
+    def count(self) -> int:
+        return self.rows * self.columns
+
+    @property
     def offsets(self) -> list[int]:
         return [i * self.row + j * self.column for i in range(self.rows) for j in range(self.columns)]
 
@@ -312,6 +320,7 @@ class BufferArg:
     size: int
     spread: Spread | None = None
     part: int | None = None
+    swizzle: Swizzle | None = None  # how SHARED memory lies: lowering replaces the indices of what it has
 
     def __hash__(self) -> int:
         return self.id  # made for every new buffer, and Python's hash of an Enum is slow

@@ -45,6 +45,7 @@ from tinyweb.graph.ir.ops import (
     StageArg,
     TableArg,
 )
+from tinyweb.graph.ir.shared_matrices import DescribedArg, Products, Swizzle
 from tinyweb.graph.ir.uop import UOp, toposort, users
 
 
@@ -63,7 +64,7 @@ def _from_bits(bits: int) -> float:
 
 ARGS = (
     Ops, Space, AxisKind, Axis, BufferArg, CopyArg, Spread, ParamArg, StageArg, MatrixArg, Ordered, PlanesArg, TableArg,
-    Neighbours, KernelInfo, Digit, Layout, Fragments, RowsArg,
+    Neighbours, KernelInfo, Digit, Layout, Fragments, RowsArg, Swizzle, DescribedArg, Products,
 )  # fmt: skip
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},
@@ -363,7 +364,7 @@ class _Text:
             elif u.op is Ops.END:
                 self.depth = max(self.depth - 1, 0)
             elif u.op is Ops.BARRIER:
-                self.say("barrier")
+                self.say("barrier" if u.arg is None else f"barrier {u.arg}")
             else:
                 if u.op in (Ops.PARAM, Ops.BUFFER):
                     name = self.text_of(u)[0]

@@ -33,6 +33,7 @@ from tinyweb.graph.ir.ops import (
     TableArg,
 )
 from tinyweb.graph.ir.printer import brief
+from tinyweb.graph.ir.shared_matrices import DescribedArg
 from tinyweb.graph.ir.uop import UOp, numel_max
 
 
@@ -58,7 +59,7 @@ def loads(u: UOp) -> bool:
     gate = u.src[2] if len(u.src) > 2 else None
     return (
         is_memory(u.src[0]) and u.dtype is u.src[0].buffer.dtype
-        and (isinstance(u.arg, MatrixArg | RowsArg) or (isinstance(u.arg, int) and u.arg >= 1))
+        and (isinstance(u.arg, MatrixArg | RowsArg | DescribedArg) or (isinstance(u.arg, int) and u.arg >= 1))
         and is_scalar(u.src[1]) and (gate is None or is_scalar(gate) or gate.shape == (u.arg,))
     )  # fmt: skip
 
@@ -73,7 +74,7 @@ def stores(u: UOp) -> bool:
 
 
 def wide_access_is_aligned(u: UOp) -> bool:
-    if isinstance(u.arg, MatrixArg | RowsArg):
+    if isinstance(u.arg, MatrixArg | RowsArg | DescribedArg):
         return True
     width = u.arg if u.op is Ops.LOAD else (u.src[2].shape or (1,))[0]
     index = u.src[1]

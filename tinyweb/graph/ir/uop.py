@@ -27,6 +27,7 @@ from tinyweb.graph.ir.ops import (
     ParamArg,
     RowsArg,
 )
+from tinyweb.graph.ir.shared_matrices import DescribedArg
 
 Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an expression in VARIABLEs
 Shape: TypeAlias = "tuple[Size, ...]"
@@ -239,9 +240,7 @@ class UOp:
             return (len(self.src),)
         if op is Ops.LOAD and isinstance(self.arg, int):
             return (self.arg,) if self.arg > 1 else ()
-        if op is Ops.LOAD and isinstance(self.arg, MatrixArg):
-            return (self.arg.rows * self.arg.columns,)
-        if op is Ops.LOAD and isinstance(self.arg, RowsArg):
+        if op is Ops.LOAD and isinstance(self.arg, MatrixArg | RowsArg | DescribedArg):
             return (self.arg.count,)
         if op in (Ops.LANE, Ops.BIND):
             return ()

@@ -21,6 +21,7 @@ from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.lower.loop_invariant import once_per_call
 from tinyweb.graph.lower.loops import lower_loops
+from tinyweb.graph.lower.shared_matrices import begin_and_wait, swizzle
 from tinyweb.graph.lower.shared_memory import share_memory, shared_bytes
 from tinyweb.graph.lower.trips import end_loops
 from tinyweb.graph.optimize.merge import merge_reduces
@@ -53,13 +54,16 @@ def lower(kernel: UOp, target: Target) -> Program:
     expanded, memory = devectorize(effects, target, arrays)
     expanded = convert_by_bits(split_int64(expanded, target), target)
     if target.has_threads:
-        expanded = choose_in_loads(expanded)
+        expanded = swizzle(choose_in_loads(expanded))
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(
             f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"
         )
     uops = tuple(linearize(expanded))
-    uops = share_memory(uops, target.shared_bytes) if target.has_threads else once_per_call(uops)
+    if target.has_threads:
+        uops = begin_and_wait(share_memory(uops, target.shared_bytes))
+    else:
+        uops = once_per_call(uops)
     verify("lower", uops, program_spec)
     shared = shared_bytes(uops)
     if shared > target.shared_bytes:

@@ -155,7 +155,7 @@ class Dots(Expansion):
 
     def _fragment(self, value: UOp, point: Point) -> UOp:
         """A thread's elements of an operand: those beside each other in vectors."""
-        if isinstance(value.arg, RowsArg):
+        if isinstance(value.arg, RowsArg | MatrixArg):
             return self.value(value, point)
         elements = [r for r in value.lanes if r.arg.kind is AxisKind.DOT]
         inner = [r for r in elements if r.arg.name.startswith("f")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, RowsArg, UOp, lane_count
+from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, RowsArg, UOp, lane_count
 from tinyweb.graph.lower.constructors import both, index_const, lane, pick, splat, stack, transposed
 from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
 from tinyweb.graph.lower.memory_access import Run
@@ -19,7 +19,7 @@ class Loads(Expansion):
         memory, index = u.src[:2]
         gate = u.src[2] if len(u.src) > 2 else None
         buffer = memory.buffer
-        if isinstance(u.arg, RowsArg):
+        if isinstance(u.arg, RowsArg | MatrixArg):
             place = self._place(memory)
             return u.replace(dtype=place.dtype, src=(place, self._index(point, index).index))
         axis = next((r for r in u.lanes if isinstance(point[r], Chunk)), None)

@@ -17,6 +17,7 @@ from tinyweb.graph.ir import (
     BufferArg,
     Digit,
     Layout,
+    MatrixArg,
     Ops,
     RowsArg,
     Space,
@@ -104,6 +105,8 @@ class HeldSums:
     def _operand(self, i: int, value: UOp, layout: Layout, dot: UOp) -> tuple[UOp, tuple[UOp, ...]]:
         """What a thread's fragment of an operand has, and the lanes of its elements: of the first registers, or parts
         of them, then those in one."""
+        if self.fragments.shared:
+            return self._in_shared_memory(i, value, layout, dot), ()
         x, y = (_lanes(f"{name}.{i}", n, AxisKind.LOOP) for name, n in zip("xy", self.fragments.threads))
         run = layout.run
         outer, inner = (_lanes(f"{name}.{i}", n, AxisKind.DOT) for name, n in (("e", layout.size // run), ("f", run)))
@@ -116,6 +119,30 @@ class HeldSums:
         lanes = tuple(r for r in (outer, inner) if r.src[0].arg > 1)
         ones = {r: index_const(0) for r in (outer, inner) if r not in lanes}
         return substitute(value, {x: self.threads[0], y: self.threads[1], **ones}), lanes
+
+    def _in_shared_memory(self, i: int, value: UOp, layout: Layout, dot: UOp) -> UOp:
+        """An operand as a matrix that the instruction reads there: where it begins, and how far it is from a row, and
+        from a step, to the next."""
+        memory, index = value.src
+        digits, table, taken = list[UOp](), dict[UOp, UOp](), dict[UOp, int]()
+        for n, (r, d) in enumerate(zip(self.match.digits[i], self.sums[i])):
+            digits.append(_lanes(f"digit{n}", d.size, AxisKind.LOOP))
+            part = digits[-1] * taken.get(r, 1)
+            table[r], taken[r] = table[r] + part if r in table else part, taken.get(r, 1) * d.size
+        for r in table:
+            beyond = r // taken[r] if r.op is Ops.SPECIAL else self.blocks.get(r)
+            if beyond is not None:
+                table[r] = table[r] + beyond * taken[r]
+        index = simplify(substitute(index, table))
+        strides = []
+        for r in (*digits, dot):
+            stride, index = split_by(index, r) or (None, index)
+            strides.append(stride)
+        *rows, step = strides
+        below = [prod(d.size for d in self.sums[i][:n]) for n in range(len(rows))]
+        if not isinstance(step, int) or not isinstance(rows[0], int) or rows != [rows[0] * n for n in below]:
+            raise ValueError("a matrix that an instruction reads in shared memory does not lie there in rows")
+        return UOp(Ops.LOAD, value.dtype, (memory, simplify(index)), MatrixArg(*layout.shape, rows[0], step))
 
     def _axes(self, number: UOp, axes: Sequence[UOp], digits: Sequence[Digit]) -> dict[UOp, UOp]:
         """What stands for the axes of a row or column, given its number."""

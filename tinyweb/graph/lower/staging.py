@@ -11,7 +11,9 @@ from tinyweb.graph.ir import (
     AxisKind,
     BufferArg,
     Ops,
+    Products,
     Space,
+    Swizzle,
     UOp,
     is_lane,
     lane_count,
@@ -63,9 +65,16 @@ class Staging:
         self.last: dict[UOp, tuple[UOp, ...]] = {}  # what is done at the end of each step of a loop
         self.slots: dict[UOp, UOp] = {}  # shared memory that is filled ahead, and the loop whose steps it has
 
-    def _buffer(self, space: Space, dtype: DType, size: int) -> UOp:
+    def _buffer(self, space: Space, dtype: DType, size: int, swizzle: Swizzle | None = None) -> UOp:
         self.buffers += 1
-        return UOp(Ops.BUFFER, dtype, (), BufferArg(space, self.buffers - 1, size))
+        return UOp(Ops.BUFFER, dtype, (), BufferArg(space, self.buffers - 1, size, swizzle=swizzle))
+
+    def _shared_memory(self, u: UOp, slots: int = 1) -> UOp:
+        """What a STAGE in SHARED memory lies in."""
+        size, sizes = staged_index(u, {})[1] * self._copies(u), [lane_count(r) for r in u.src[1:]]
+        row = prod(sizes[len(sizes) - u.arg.row :])
+        swizzle = Swizzle(u.arg.swizzle, row, size // row) if u.arg.swizzle else None
+        return self._buffer(Space.SHARED, u.dtype, size * slots, swizzle)
 
     def _outer(self, u: UOp) -> list[UOp]:
         """The serial loops a node of the kernel depends on, outermost first."""
@@ -124,7 +133,7 @@ class Staging:
             return self._stage_ahead(group, outer)
         # what the previous step of an enclosing loop still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._copies(u)) for u in group]
+        memories = [self._shared_memory(u) for u in group]
         fills = [self._fill(u, m, fresh) for u, m in zip(group, memories)]
         # what the first thread alone computes it does in one loop
         alone = [f for u, f in zip(group, fills) if not u.src[1:]]
@@ -144,9 +153,8 @@ class Staging:
         *around, loop = outer
         slots, size = group[0].arg.slots, loop.src[0]
         self.slots |= dict.fromkeys(group, loop)
-        memories = [
-            self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._copies(u) * slots) for u in group
-        ]
+        memories = [self._shared_memory(u, slots) for u in group]
+        ahead = slots - 1 - group[0].arg.lag  # steps
 
         def filled(step: UOp, after: tuple[UOp, ...]) -> UOp:
             inside = simplify(step < size)
@@ -156,11 +164,14 @@ class Staging:
             return UOp(Ops.BARRIER, dtypes.void, tuple(fills), "sent")
 
         sent = UOp(Ops.BARRIER, dtypes.void, tuple(around)) if around else None
-        for i in range(slots - 1):
+        for i in range(ahead):
             sent = filled(index_const(i), () if sent is None else (sent,))
         assert sent is not None
-        arrived = UOp(Ops.BARRIER, dtypes.void, (sent, loop), slots - 2)
-        self.last[loop] = (*self.last.get(loop, ()), filled(loop + (slots - 1), (arrived,)))
+        arrived = UOp(Ops.BARRIER, dtypes.void, (sent, loop), ahead - 1)
+        last = filled(loop + ahead, (arrived,))
+        if group[0].arg.lag:
+            last = UOp(Ops.BARRIER, dtypes.void, (last,), Products(group[0].arg.lag))
+        self.last[loop] = (*self.last.get(loop, ()), last)
         return {u: memory.after(arrived) for u, memory in zip(group, memories)}
 
     def _fill(

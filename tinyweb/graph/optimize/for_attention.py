@@ -55,7 +55,7 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
         return False
     mark, types = b.mark(), {u.dtype for u in k.summed}
     others = k.volume([r for r in k.outputs if r is not row and r not in columns])
-    held = b.options("instruction", [i for i in b.instructions(held=True) if i.operands[0] in types])
+    held = b.options("instruction", [i for i in b.instructions(held=True) if i.operands[0] in types and not i.shared])
     shapes = b.options("shape", _shapes(b, k.size(row), others))
     for instruction, shape in product(held, shapes):
         if _registers(k.size(columns[0]), shape, instruction, b.target) > b.target.thread_registers:

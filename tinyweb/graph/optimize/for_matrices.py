@@ -1,21 +1,24 @@
 """Products of matrices on GPUs whose subgroups multiply matrices in registers (tensor cores, matrix cores).
 
 A workgroup is several subgroups side by side along rows and columns, each with a tile of several matrices, whose sums
-stay in registers. Blocks of both operands go through shared memory, as they lie in memory, for all subgroups; what is
-done with the sums is done by the thread that has them.
+stay in registers; or one or two warpgroups along rows, whose instructions read operands in shared memory. Blocks of
+both operands go through shared memory, as they lie in memory, for all subgroups; what is done with the sums is done by
+the thread that has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from math import prod
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Digit, Ops, Space, UOp
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.instructions import Instruction
-from tinyweb.graph.optimize.stage import stages_of
+from tinyweb.graph.optimize.stage import SWIZZLES, stages_of
 from tinyweb.graph.optimize.tensorize import Tensorize
 
 # subgroups along rows and along columns, and matrices of each of them
@@ -23,39 +26,59 @@ TILES = (
     ((2, 4), (4, 4)), ((2, 2), (4, 4)), ((2, 2), (2, 4)), ((2, 2), (2, 2)), ((1, 4), (2, 2)), ((1, 4), (1, 2)),
     ((1, 2), (1, 2)), ((1, 2), (1, 1)),
 )  # fmt: skip
+# warpgroups along rows, and matrices of each along rows, of instructions for 64 rows
+WARPGROUPS = (2, 1), (2, 2), (1, 1), (1, 2)
+FEWEST_ROWS = 64  # that they are worth
 ENOUGH = 128  # workgroups that keep a GPU busy
 FURTHER_TILES = (  # for search
     ((4, 2), (4, 4)), ((2, 2), (4, 8)), ((2, 2), (8, 4)), ((2, 4), (2, 4)), ((4, 2), (2, 4)), ((2, 4), (4, 2)),
 )  # fmt: skip
 # bytes of an operand's row, and blocks of such rows, that are in shared memory at a time; without copies ahead the last
 BLOCKS = ((128, 4), (128, 3), (64, 4), (64, 3), (64, 2), (64, 1))
+# … and of these blocks so many that instructions still read, which read operands in shared memory
+READ_BLOCKS = ((128, 4, 1), (128, 3, 1), (64, 4, 1), (64, 3, 1), (128, 2, 0), (128, 1, 0))
+FURTHER_READ_BLOCKS = ((64, 8, 1), (64, 6, 1), (128, 6, 1), (128, 4, 2), (128, 3, 0), (64, 2, 0))  # for search
 FURTHER_BLOCKS = ((256, 3), (256, 2), (128, 2), (64, 6), (32, 4))  # for search
 PADS = (16, 0, 32)  # bytes behind each row: rows side by side begin in other banks
 GROUPS = (1, 4, 8, 16)  # workgroups along the rows that come before the next along the columns; 1: all
 MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
 FUNCTION = 32  # operations that a function is made of
 MOST_IDLE = 4  # what is computed beyond the ends, over what is wanted, at most
+MOST_IDLE_ROWS = 2  # … by instructions for many rows
 SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
 
 
+def choices(instructions: list[Instruction]) -> list[tuple[Instruction, ...]]:
+    """Those that are chosen between by the size of tiles, together; others one by one."""
+    shared: dict[tuple[DType, ...], tuple[Instruction, ...]] = {}
+    for i in instructions:
+        key = i.operands if i.shared else ()
+        shared[key] = (*shared.get(key, ()), i)
+    return [*(c for key, c in shared.items() if key), *((i,) for i in shared.get((), ()))]
+
+
 def held_product(
-    b: Builder, dominant: UOp, along: list[UOp], down: list[UOp], batches: int, instruction: Instruction
+    b: Builder, dominant: UOp, along: list[UOp], down: list[UOp], batches: int, instructions: tuple[Instruction, ...]
 ) -> bool:
     """Matrices that subgroups multiply in their registers: the largest tiles of which there are enough; whether they
     fit."""
-    k, mark, fragments = b.k, b.mark(), instruction.fragments
-    assert fragments is not None
+    k, mark = b.k, b.mark()
     axes = down[0], along[0]
-    if not all(u.src[1:] == dominant.src[1:] and _of_loads(u, instruction) for u in k.reduces):
+    if not all(u.src[1:] == dominant.src[1:] and _of_loads(u, instructions[0]) for u in k.reduces):
         return False
     if not all(isinstance(k.exact(r), int) for r in axes):
         return False
     volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
     after = [u for s in k.stores for u in _after(s.src[2], k.reduces)]
     written = sum(FUNCTION if u.op in TRANSCENDENTAL else u.op in ELEMENTWISE for u in after)
-    tiles = _tiles(k.size(axes[0]), k.size(axes[1]), instruction, batches * volumes[0] * volumes[1])
-    for tile in b.options("tile", tiles):
-        sums = len(k.reduces) * tile[1][0] * tile[1][1] * fragments.sums.size
+    groups, sizes = batches * volumes[0] * volumes[1], (k.size(axes[0]), k.size(axes[1]))
+    if instructions[0].shared:
+        tiles = _read_tiles(*sizes, instructions, groups)
+    else:
+        tiles = [(i, tile) for i in instructions for tile in _tiles(*sizes, i, groups)]
+    for instruction, tile in b.options("tile", tiles):
+        assert instruction.fragments is not None
+        sums = len(k.reduces) * tile[1][0] * tile[1][1] * instruction.fragments.sums.size
         if 2 * sums > b.target.thread_registers + 1:  # the other half is for operands and addresses
             continue
         if sums * written <= MOST_WRITTEN and _with_tile(b, dominant, axes, tile, instruction):
@@ -99,6 +122,23 @@ def _tiles(rows: int, columns: int, instruction: Instruction, batches: int) -> l
     return [tile for _, tile in sorted(found)]
 
 
+def _read_tiles(
+    rows: int, columns: int, instructions: tuple[Instruction, ...], batches: int
+) -> list[tuple[Instruction, Tile]]:
+    """The same of instructions that read operands in shared memory: of enough workgroups those with most sums."""
+    found: list[tuple[tuple[float, ...], tuple[Instruction, Tile]]] = []
+    for order, (i, (groups, matrices)) in enumerate(product(instructions, WARPGROUPS)):
+        tile = (groups, 1), (matrices, 1)
+        sizes = extent(tile, i)
+        counts = [-(-n // s) for n, s in zip((rows, columns), sizes)]
+        again = prod(counts) * prod(sizes) / (rows * columns)
+        if rows < FEWEST_ROWS or again > MOST_IDLE_ROWS:
+            continue
+        few = prod(counts) * batches < ENOUGH
+        found.append(((few, prod(sizes) if few else -prod(sizes), again, order), (i, tile)))
+    return [choice for _, choice in sorted(found, key=lambda f: f[0])]
+
+
 def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
     """Rows and columns of a workgroup's tile."""
     assert instruction.fragments is not None
@@ -118,10 +158,17 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, ins
         _, inner = b.split(r.arg.name, whole[i], shift=shift)
         outer = bound(b, inner, digits, bool(i))
         tiles = tile[1][i] * (b.size(outer) // (tile[0][i] * tile[1][i]))
-        subgroups, lanes = b.split(outer, tiles)
+        subgroups, lanes = b.split(outer, tiles) if tile[0][i] > 1 or not fragments.shared else ("", outer)
         b.bind(lanes, AxisKind.UNROLL)
-        b.bind(subgroups, AxisKind.THREAD, SUBGROUPS[not i])
+        if subgroups:
+            b.bind(subgroups, AxisKind.THREAD, SUBGROUPS[not i])
     mark = b.mark()
+    for row_bytes, slots, lag in b.options("blocks", (*READ_BLOCKS, *FURTHER_READ_BLOCKS) if fragments.shared else ()):
+        if _with_blocks(b, dominant, instruction, row_bytes // width // size, slots, lag):
+            return True
+        b.back(mark)
+    if fragments.shared:
+        return False
     for row_bytes, slots in b.options("blocks", (*BLOCKS, *FURTHER_BLOCKS) if b.target.copies_ahead else BLOCKS[-1:]):
         if _with_blocks(b, dominant, instruction, max(row_bytes // width // size, 1), slots):
             return True
@@ -129,7 +176,7 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, ins
     return False
 
 
-def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int, slots: int) -> bool:
+def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int, slots: int, lag: int = 0) -> bool:
     """So many matrices along the steps in shared memory at a time, and so many blocks of them."""
     k, steps, size = b.k, dominant.src[-1], instruction.steps
     while depth > 1 and (depth - 1) * size >= k.size(steps):
@@ -140,6 +187,11 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int
     if not b.attempt(Tensorize(step, instruction.name)):
         return False
     loads = [u for u in k.summed if u.src[1].ranges.intersection(dominant.src[1:])]
+    if instruction.shared:
+        stages = stages_of(loads, (), at, Space.SHARED, 0, raw=True)
+        kinds = [replace(s, slots=slots, lag=lag) for s in stages]
+        fits = all(any(b.attempt(replace(s, swizzle=n)) for n in SWIZZLES) for s in kinds)
+        return fits and not excess(b.kernel, b.target)
     pad = b.options("pad", PADS)[0] * 8 // instruction.operands[0].bits
     for stage in stages_of(loads, (), at, Space.SHARED, pad, raw=True):
         b.attempt(replace(stage, slots=slots))
@@ -162,11 +214,11 @@ def bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str
     """The digits of an axis bound: a thread's to its dimension, others to lanes, beside each other in memory to a
     vector; what is left of it, with the digits that are lanes as its innermost."""
     for i, d in enumerate(digits):
-        if d.of == "e" and i > 0:
+        if d.of == "e" and i > 0 and all(further.of == "e" for further in digits[i:]):
             continue
         axis, inner = b.split(axis, d.size)
         if d.of == "e":
-            b.bind(inner, AxisKind.VECTOR if vector else AxisKind.UNROLL)
+            b.bind(inner, AxisKind.VECTOR if vector and i == 0 else AxisKind.UNROLL)
         else:
-            b.bind(inner, AxisKind.THREAD, "xy".index(d.of))
+            b.bind(inner, AxisKind.THREAD, "xyz".index(d.of))
     return axis

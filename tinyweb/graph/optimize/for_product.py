@@ -15,7 +15,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, nested
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.for_matrices import held_product
+from tinyweb.graph.optimize.for_matrices import choices, held_product
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction, matrix_of
 from tinyweb.graph.optimize.tensorize import Tensorize
@@ -109,7 +109,7 @@ def product_in_registers(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     if not all(both) or min(map(b.k.volume, both)) < MATRIX:
         return False
     batches = b.k.volume([r for r in outputs if r not in both[0] + both[1]])
-    return any(held_product(b, dominant, *both, batches, i) for i in b.options("instruction", held))
+    return any(held_product(b, dominant, *both, batches, i) for i in b.options("instruction", choices(held)))
 
 
 def fused_columns(b: Builder, along: list[UOp], tile: tuple[Side, Side]) -> bool:

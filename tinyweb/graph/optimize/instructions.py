@@ -19,6 +19,7 @@ from tinyweb.dtype import BY_NAME, DType, dtypes
 from tinyweb.graph.ir import (
     Axis,
     AxisKind,
+    Digit,
     Fragments,
     Ops,
     ParamArg,
@@ -66,6 +67,11 @@ class Instruction:
     def steps(self) -> int:
         """Steps of the axis that becomes the instruction's."""
         return int(self.axes[0].src[0].arg)
+
+    @property
+    def shared(self) -> bool:
+        """Whether operands are matrices in shared memory, which are read until the products are waited for."""
+        return self.fragments is not None and self.fragments.shared
 
     @property
     def unsigned_bytes(self) -> bool:
@@ -242,7 +248,7 @@ def _digits(fragments: Fragments, factors: tuple[UOp, ...]) -> tuple[tuple[UOp, 
                 if axis is not None:
                     free[axis] //= d.size
             else:
-                axis = next((r for r in mine if _thread_dim(r) == "xy".index(d.of) and axis_size(r) == d.size), None)
+                axis = next((r for r in mine if _is_digit(r, d)), None)
             if axis is None:
                 return None
             found.append(axis)
@@ -250,11 +256,13 @@ def _digits(fragments: Fragments, factors: tuple[UOp, ...]) -> tuple[tuple[UOp, 
     return tuple(out)
 
 
-def _thread_dim(r: UOp) -> int | None:
-    """The dimension of a workgroup's threads that an axis is bound to."""
-    if r.op is Ops.SPECIAL:
-        return int(r.arg[1]) if r.arg[0] == "thread" else None
-    return r.arg.dim if r.arg.kind is AxisKind.THREAD else None
+def _is_digit(r: UOp, d: Digit) -> bool:
+    """Whether an axis has a digit of threads. The hardware's third dimension may have others beside it, all of them of
+    the same operand."""
+    dim, size = "xyz".index(d.of), axis_size(r)
+    if r.op is not Ops.SPECIAL:
+        return r.arg.kind is AxisKind.THREAD and r.arg.dim == dim and size == d.size
+    return r.arg == ("thread", dim) and isinstance(size, int) and (size % d.size == 0 if dim == 2 else size == d.size)
 
 
 def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | None:
@@ -264,10 +272,18 @@ def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | 
         match = unify(instruction, reduce, dot) if dot is not None and instruction.tile else None
         if match is None or any(match.shifts):
             continue
-        sources = (f.src[0] if f.op is Ops.CAST else f for f in match.factors)
+        sources = [f.src[0] if f.op is Ops.CAST else f for f in match.factors]
+        if instruction.shared and not all(_is_swizzled(f) for f in sources):
+            continue
         if not instruction.together or all(f.op is Ops.LOAD and f.src[0].op is Ops.STAGE for f in sources):
             return instruction, match
     return None
+
+
+def _is_swizzled(factor: UOp) -> bool:
+    """Whether a factor is read of shared memory as instructions read it there that hold no operands in registers."""
+    staged = factor.op is Ops.LOAD and len(factor.src) == 2 and factor.src[0].op is Ops.STAGE
+    return staged and factor.src[0].arg.swizzle > 0
 
 
 def shift_into(value: UOp, dtype: DType) -> int | None:

@@ -1,8 +1,9 @@
 """The matrix instructions of GPUs as data: how the threads of a subgroup hold what they multiply.
 
 NVIDIA: PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions" (mma.sync.m16n8; two of them side by side are one
-row here, so that each operand is four registers). AMD: the CDNA3 and RDNA3, RDNA4 instruction set manuals (v_mfma,
-v_wmma).
+row here, so that each operand is four registers), and "Asynchronous Warpgroup Level Matrix Instructions" (wgmma of
+sm_90a: four subgroups together, of operands in shared memory). AMD: the CDNA3 and RDNA3, RDNA4 instruction set manuals
+(v_mfma, v_wmma).
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ def _nvidia(dtype: DType, short: str) -> Fragments:
     b = Layout((eight, Digit("e", 2, 2 * n)), (*beside, Digit("x", 4), Digit("e", 2, n)))
     sums = Layout((eight, Digit("e", 2, 2)), (Digit("e", 2), Digit("x", 4), Digit("e", 2, 4)))
     return Fragments(f"mma_sync_16x16x{8 * n}_{short}", (4, 8), a, b, sums)
+
+
+def _wgmma(columns: int, short: str) -> Fragments:
+    """64 rows in four subgroups of 16, whose sums lie as those of mma.sync; as many steps as 32 bytes have."""
+    rows = (Digit("y", 8), Digit("e", 2, 2), Digit("z", 4))
+    beside = (Digit("e", 2), Digit("x", 4), *((Digit("e", columns // 8, 4),) if columns > 8 else ()))
+    a, b = (Layout((Digit("e", n, 16),), (Digit("e", 16),)) for n in (64, columns))
+    return Fragments(f"wgmma_64x{columns}x16_{short}", (4, 8, 4), a, b, Layout(rows, beside), shared=True)
 
 
 def _mfma(steps: int, short: str) -> Fragments:
@@ -52,6 +61,7 @@ ROWS: tuple[tuple[Fragments, DType, DType], ...] = (
     *((_nvidia(t, t.short), t, F32) for t in (F16, BF16, E4M3, E5M2)),
     (_nvidia(F32, "tf32"), F32, F32),
     (_nvidia(I8, "i8"), I8, I32),
+    *((_wgmma(n, t.short), t, F32) for t in (F16, BF16) for n in range(256, 0, -8)),
     *((_mfma(16, t.short), t, F32) for t in (F16, BF16)),
     *((_mfma(32, t.short), t, F32) for t in (E4M3, E5M2)),
     (_mfma(4, "f32"), F32, F32),

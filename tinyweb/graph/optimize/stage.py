@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
+from tinyweb.graph.ir.shared_matrices import PATTERN
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, MATRIX_STEPS, shift_into
@@ -24,6 +25,7 @@ VECTORS = {bits: (128 // bits, 64 // bits, 32 // bits) for bits in (8, 16, 32)} 
 SQUARE = 16  # most rows and columns of what is transposed in registers
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
 MOST_SLOTS = 8
+SWIZZLES = (128, 64, 32)  # bytes of rows of matrices that instructions read in shared memory
 MOST_OPERATIONS = 16  # of a value between a load and what all of it goes through
 
 
@@ -39,7 +41,9 @@ class Stage(Action):
     elements of SHARED memory are left unused after what one step of the staged loops reads, so that threads that
     fill different steps write to different banks. `raw`: loads are staged as they lie in memory, narrower than what
     they are cast to. With `slots`, SHARED memory has what so many steps of a reduced loop read: it is filled for
-    the last of them while the first is computed.
+    the last of them while the first is computed, and with `lag` so many steps before that one may still be read.
+    `swizzle`: matrices are cut into rows of so many bytes, whose parts change places, as instructions want them that
+    read them in SHARED memory.
     """
 
     name: ClassVar[str] = "stage"
@@ -50,11 +54,14 @@ class Stage(Action):
     axes: tuple[str, ...] = ()
     raw: bool = False
     slots: int = 1
+    swizzle: int = 0
+    lag: int = 0
 
     def __str__(self) -> str:
         which = f"p{self.param}" + (f"[{', '.join(self.axes)}]" if self.axes else "")
         how = (f", pad={self.pad}" if self.pad else "") + (", raw" if self.raw else "")
         how += f", slots={self.slots}" if self.slots > 1 else ""
+        how += (f", swizzle={self.swizzle}" if self.swizzle else "") + (f", lag={self.lag}" if self.lag else "")
         return f"stage({which}, at={self.at}, {self.space.name.lower()}{how})"
 
     def apply(self, kernel: UOp) -> UOp:
@@ -65,6 +72,9 @@ class Stage(Action):
         self.require(padded, "shared memory is padded, by a number of elements that is not negative")
         ahead = self.slots == 1 or (1 < self.slots <= MOST_SLOTS and self.space is Space.SHARED and at.arg.reduce)
         self.require(ahead, f"up to {MOST_SLOTS} steps of a reduced loop are in shared memory at a time")
+        self.require(0 <= self.lag < max(self.slots - 1, 1), "one step at least is asked for before it is computed")
+        swizzled = self.swizzle in SWIZZLES and self.space is Space.SHARED and self.pad == 0 and self.raw
+        self.require(not self.swizzle or swizzled, "raw rows without padding are swizzled in shared memory")
         place = kind in (AxisKind.LOOP, AxisKind.GRID)
         self.require(place, f"the axis is bound to {kind.name.lower()}; stage at a loop or at the grid")
         read = all(s.src[0].arg.slot != self.param for s in kernel.src)
@@ -173,6 +183,7 @@ class Stage(Action):
         copies: dict[UOp, UOp] = {}
         if space is Space.SHARED and any(r.arg.kind is AxisKind.DOT for r in tile):
             return self._as_in_memory(value, load, tile, name)
+        self.require(not self.swizzle, "what is swizzled is a matrix whose steps are an instruction's")
         layout = sorted(tile, key=_thread_order(load) if space is Space.SHARED else _panels(summed, load))
         beside: dict[UOp, AxisKind] = {}
         kinds = [r.arg.kind for r in layout[-2:]]
@@ -215,16 +226,20 @@ class Stage(Action):
         copies = {r: filling(r, f"{name}.{r.arg.name}", i) for i, r in enumerate(tile)}
         filled = [copies[r] for r in tile]
         run = _side_by_side(value, load, tile, copies, 1)
-        if self.pad and len(run) == len(tile):  # the whole of it: a row is what lies along one axis
+        if self.swizzle or (self.pad and len(run) == len(tile)):  # a row is what lies along one axis
             run = [r for r in run if axis_name(r.arg.name) == axis_name(run[-1].arg.name)]
         row = len(run) or 1
+        if self.swizzle:
+            length, rows = (prod(int(r.src[0].arg) for r in part) for part in (run, tile[: len(tile) - len(run)]))
+            whole = run and value.dtype.nbytes(length) % self.swizzle == 0 and rows % PATTERN == 0
+            self.require(whole, f"a matrix is whole rows of {self.swizzle} bytes, {PATTERN} at a time")
         arg = StageArg(self.space, self.pad if row < len(tile) else 0, row)
         strides = arg.strides([int(r.src[0].arg) for r in tile])[0]
         if run:
             parts = _in_parts(run, copies, VECTORS.get(value.dtype.bits, ()), AxisKind.VECTOR)
             filled[-len(run) :] = parts
             row = len(parts)
-        arg = replace(arg, row=row, slots=self.slots)
+        arg = replace(arg, row=row, slots=self.slots, swizzle=self.swizzle, lag=self.lag)
         stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
         index = UOp.const(0, dtypes.index)
         for r, stride in zip(tile, strides):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,21 @@ from tinyweb.toolchain import cached_bytes
 FLAGS = ("--std=c++17", "--disable-warnings", "--no-source-include", "--fmad=false", "--ptxas-options=-v")
 # where all steps of a loop are written out by the compiler, their values may not fit the registers
 ROLLED = ('--define-macro=LOOP=_Pragma("unroll 4")', '--define-macro=WRITTEN_OUT=_Pragma("unroll 2")')
+FORM = 2  # of entries of the cache
+_REMARK = re.compile(r"\(C75\d\d\)[^\n]*")  # of warpgroups' products: what was serialized, or waited for
 OLDEST = 75  # the least compute capability, times ten, that NVRTC 13 knows
 
 
 @dataclass(frozen=True)
 class Compiled:
     """One module: a cubin, or PTX, which the driver compiles for GPUs that are newer than NVRTC. `resources`: of each
-    kernel, empty for PTX.
+    kernel, empty for PTX. `remarks`: what ptxas says of instructions that it made slower, as products of warpgroups
+    that it lets follow each other one by one.
     """
 
     code: bytes
     resources: dict[str, Resources]
+    remarks: tuple[str, ...] = ()
 
 
 def nvrtc() -> Any:
@@ -79,15 +84,19 @@ def compile_cuda(source: str, arch: str, name: str = "kernel") -> Compiled:
 
     DeviceError with the compiler's first lines if it does not compile.
     """
-    key = [f"nvrtc {version()}", *FLAGS, *ROLLED, arch, source]
+    if arch == "sm_90" and "wgmma." in source:
+        arch += "a"  # of machine code that no other architecture has
+    key = [f"nvrtc {version()} {FORM}", *FLAGS, *ROLLED, arch, source]
     entry = cached_bytes(key, ".cubin", lambda _, output: _write(output, _fitting(source, arch, name)))
     head, _, code = entry.partition(b"\n")
-    return Compiled(code, {k: Resources(**v) for k, v in json.loads(head).items()})
+    known = json.loads(head)
+    return Compiled(code, {k: Resources(**v) for k, v in known["resources"].items()}, tuple(known["remarks"]))
 
 
 def _write(output: Path, compiled: Compiled) -> None:
     """An entry of the cache: a line of JSON, then the code."""
-    head = json.dumps({name: asdict(r) for name, r in compiled.resources.items()})
+    resources = {name: asdict(r) for name, r in compiled.resources.items()}
+    head = json.dumps({"resources": resources, "remarks": compiled.remarks})
     output.write_bytes(head.encode() + b"\n" + compiled.code)
 
 
@@ -128,6 +137,6 @@ def _compile(source: str, arch: str, name: str, *flags: str) -> Compiled:
         if arch.startswith("compute"):
             return Compiled(text(library.nvrtcGetPTXSize, library.nvrtcGetPTX), {})
         cubin = text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN)
-        return Compiled(cubin, resources(cubin, log))
+        return Compiled(cubin, resources(cubin, log), tuple(_REMARK.findall(log)))
     finally:
         library.nvrtcDestroyProgram(program)

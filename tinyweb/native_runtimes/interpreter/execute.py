@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.graph.ir import Fragments, MatrixArg, Neighbours, Ops, RowsArg, Space, UOp
+from tinyweb.graph.ir import DescribedArg, Fragments, MatrixArg, Neighbours, Ops, Products, RowsArg, Space, UOp
 from tinyweb.graph.program import Program
-from tinyweb.native_runtimes.interpreter.fragments import multiplied, rows_of
+from tinyweb.native_runtimes.interpreter.fragments import described, multiplied, rows_of
 from tinyweb.native_runtimes.interpreter.memory import DeviceMemory, Registers, SharedMemory
 from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
 from tinyweb.render_common import lanes
@@ -111,8 +111,8 @@ class _Run:
             self.memory[u] = Registers(self.program.name, u.dtype, u.arg, self.invocations)
 
     def _barrier(self, u: UOp) -> None:
-        if u.arg == "sent":
-            return  # here what is stored has arrived at once
+        if isinstance(u.arg, str | Products):
+            return  # here what is stored has arrived at once, and products are made
         groups = None if self.active is None else self.active.reshape(self.groups, self.threads)
         if groups is not None and (groups != groups[:, :1]).any():
             raise ArithmeticError(f"kernel {self.program.name}: some invocations do not come to a barrier")
@@ -177,6 +177,9 @@ class _Run:
         if isinstance(u.arg, RowsArg):
             index = np.broadcast_to(index, (self.invocations,))
             self.values[u] = memory.load(rows_of(u.arg, index.astype(np.int64)), None, self)
+            return
+        if isinstance(u.arg, DescribedArg):
+            self.values[u] = memory.load(described(u.arg, index.astype(np.int64), u.dtype.bits), None, self)
             return
         if gate is not None and gate.ndim == 1:
             gate = gate[:, None]  # one for all lanes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import dtypes, from_bits
-from tinyweb.graph.ir import Fragments, Layout, RowsArg
+from tinyweb.graph.ir import DescribedArg, Fragments, Layout, RowsArg
+from tinyweb.graph.ir.shared_matrices import PATTERN
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -39,13 +41,27 @@ def _matrices(fragments: Fragments, layout: Layout, values: Array) -> Array:
 
 def _places(fragments: Fragments, layout: Layout, threads: int) -> tuple[Array, Array, Array]:
     """Subgroup, row and column of all elements of all threads."""
-    width, height = fragments.threads
+    width, height, *several = fragments.threads
     thread = np.arange(threads)[:, None]
-    within: Any = thread % width, thread // width % height, np.arange(layout.size)[None, :]
+    elements = np.arange(layout.size)[None, :]
+    within: Any = thread % width, thread // width % height, elements, thread // (width * height) % prod(several)
     first, second = layout.place(*within)
     shape = (threads, layout.size)
-    group, first, second = (np.broadcast_to(x, shape) for x in (thread // (width * height), first, second))
+    group, first, second = (np.broadcast_to(x, shape) for x in (thread // prod(fragments.threads), first, second))
     return group, first, second
+
+
+def described(arg: DescribedArg, index: Array, bits: int) -> Array:
+    """The elements, of so many bits, of matrices that begin at each index."""
+    part, width = 128 // bits, arg.width * 8 // bits
+    row, step = np.divmod(np.arange(arg.rows * arg.steps), arg.steps)
+    along, down = (step, row) if arg.along else (row, step)
+    leading, stride = arg.leading * 8 // bits, arg.stride * 8 // bits
+    place = along // width * leading + along % width + down // PATTERN * stride + down % PATTERN * width
+    place = index[:, None] + place
+    other = place * bits // 8 // 128 % (arg.width // 16)
+    out: Array = place ^ other * part
+    return out
 
 
 def rows_of(arg: RowsArg, index: Array) -> Array:

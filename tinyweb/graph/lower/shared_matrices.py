@@ -1,0 +1,118 @@
+"""Matrices that instructions read in shared memory themselves, some time after they were begun.
+
+`swizzle`: such memory lies otherwise than its indices say. `begin_and_wait`: products are begun in groups, and waited
+for before their sums are read, or other threads write where they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import DescribedArg, Fragments, MatrixArg, Ops, Products, Swizzle, UOp, rebuild, users
+from tinyweb.graph.ir.shared_matrices import BEGIN, BEGUN, PATTERN
+from tinyweb.graph.symbolic import divides, simplify
+
+
+def swizzle(effects: UOp) -> UOp:
+    """Effects with the places of what lies in swizzled memory."""
+
+    def placed(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        memory = u.src[0].buffer if u.op in (Ops.LOAD, Ops.STORE) else None
+        how = memory.arg.swizzle if memory is not None and memory.op is Ops.BUFFER else None
+        if memory is None or how is None:
+            return None
+        bits, matrix = memory.dtype.bits, u.arg if isinstance(u.arg, MatrixArg) else None
+        index = simplify(how.place(src[1], bits, matrix is None))
+        arg = u.arg if matrix is None else _described(matrix, how, bits, src[1])
+        return u.replace(src=(src[0], index, *src[2:]), arg=arg)
+
+    return rebuild(effects.toposort(), placed)[effects]
+
+
+def _described(matrix: MatrixArg, how: Swizzle, bits: int, index: UOp) -> DescribedArg:
+    """A matrix in swizzled memory as instructions are told of it; ValueError where they cannot read it."""
+    along, width = matrix.column == 1, how.width * 8 // bits
+    step, beside = (matrix.row, matrix.columns) if along else (matrix.column, matrix.rows)
+    whole = width % beside == 0 if along else beside % width == 0 or width % beside == 0
+    begins = divides(simplify(index // how.row), PATTERN) and divides(simplify(index % how.row), 128 // bits)
+    if step != how.row or not (along or matrix.row == 1) or not whole or not begins:
+        raise ValueError("a matrix in shared memory does not lie as the instruction wants that reads it there")
+    leading = 16 if along else how.rows * how.width  # of rows of steps it is not asked for
+    return DescribedArg(matrix.rows, matrix.columns, along, how.width, leading, PATTERN * how.width)
+
+
+def is_begun(u: UOp) -> bool:
+    """Whether it is a product that goes on while its threads do."""
+    return u.op is Ops.DOT and isinstance(u.arg, Fragments) and u.arg.shared
+
+
+def begin_and_wait(uops: Sequence[UOp]) -> tuple[UOp, ...]:
+    """The program with its products in groups: those of a stretch between barriers. A group is waited for at once, or,
+    where the loop around it says so (Products), some steps later and behind the loop."""
+    return _Groups(uops).placed() if any(map(is_begun, uops)) else tuple(uops)
+
+
+class _Groups:
+    """What is put before and behind a program's nodes."""
+
+    def __init__(self, uops: Sequence[UOp]) -> None:
+        self.uops, self.end = uops, {u.src[-1]: i for i, u in enumerate(uops) if u.op is Ops.END}
+        self.sums = {u.src[0].buffer: None for u in uops if u.op is Ops.STORE and is_begun(u.src[2])}
+        used = users(uops)
+        self.passed = {u for u in uops if self._of_sums(u) and u.op is Ops.LOAD and all(map(is_begun, used[u]))}
+        self.before: dict[int, UOp] = {}
+        self.after: dict[int, list[UOp]] = {}
+        self.loops: list[UOp] = []  # around
+
+    def placed(self) -> tuple[UOp, ...]:
+        group: tuple[int, int] | None = None
+        i = 0
+        while i < len(self.uops):
+            u, last = self.uops[i], i
+            if u.op is Ops.RANGE:
+                inside = self.uops[i + 1 : self.end[u]]
+                if any(map(is_begun, inside)) and all(map(self._is_of_products, inside)):
+                    last = self.end[u]
+                else:
+                    self.loops.append(u)
+            if last > i or is_begun(u) or (u.op is Ops.STORE and is_begun(u.src[2])):
+                group = (i if group is None else group[0], last)
+            elif u.op in (Ops.BARRIER, Ops.RANGE, Ops.END) or self._reads_sums(u):
+                if group is not None:
+                    self._close(*group)
+                group = None
+            if u.op is Ops.END:
+                self.loops.pop()
+            i = last + 1
+        return tuple(self._all())
+
+    def _close(self, first: int, last: int) -> None:
+        self.before[first] = UOp(Ops.BARRIER, dtypes.void, (), BEGIN)
+        # nodes differ by what they depend on, so that none stands in the program twice
+        begun = UOp(Ops.BARRIER, dtypes.void, (self.uops[last],), BEGUN)
+        self.after[last] = [begun]
+        waited = UOp(Ops.BARRIER, dtypes.void, (begun, *self.sums), Products(0))
+        loop = self.loops[-1] if self.loops else None
+        later = loop is not None and any(isinstance(u.arg, Products) for u in self.uops[last : self.end[loop]])
+        self.after.setdefault(last if loop is None or not later else self.end[loop], []).append(waited)
+
+    def _all(self) -> Iterator[UOp]:
+        for i, u in enumerate(self.uops):
+            if i in self.before:
+                yield self.before[i].replace(src=(self.uops[i - 1],))
+            yield u
+            yield from self.after.get(i, ())
+
+    def _of_sums(self, u: UOp) -> bool:
+        return u.op in (Ops.LOAD, Ops.STORE) and u.src[0].buffer in self.sums
+
+    def _reads_sums(self, u: UOp) -> bool:
+        """Whether it reads or writes sums otherwise than products do."""
+        return self._of_sums(u) and u not in self.passed and not (u.op is Ops.STORE and is_begun(u.src[2]))
+
+    def _is_of_products(self, u: UOp) -> bool:
+        """Whether it can be among the products of one group."""
+        if u.op in (Ops.LOAD, Ops.STORE):
+            return isinstance(u.arg, DescribedArg) or (self._of_sums(u) and not self._reads_sums(u))
+        return u.op is not Ops.BARRIER
