@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,7 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
     "a folder by link": (lambda: elsewhere("beyond/secret"), "outside of the model's folder"),
     "a device": (lambda: elsewhere("/dev/zero"), "outside of the model's folder"),
     "a folder as data": (lambda: elsewhere("inner"), "cannot be read"),
+    "a pipe as data": (lambda: elsewhere("pipe"), "it is no file"),
     "a name with a zero": (lambda: elsewhere("a\0b"), "no name of a file"),
     "ones without end": (lambda: one("ConstantOfShape", "s", held={"s": whole(1 << 20, 1 << 20)}), MANY),
     "a range without end": (lambda: one("Range", "a", "b", "c", held={
@@ -179,6 +181,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (inside / "link").symlink_to(outside / "secret")
     (inside / "beyond").symlink_to(outside, target_is_directory=True)
     (inside / "inner").mkdir()
+    os.mkfifo(inside / "pipe")
     return inside
 
 

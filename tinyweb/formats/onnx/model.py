@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,6 +119,8 @@ class OnnxModel:
 
 def _mapped(path: Path) -> Any:
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait
+            raise OSError(errno.EINVAL, "it is no file")
         with path.open("rb") as f:
             return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as e:

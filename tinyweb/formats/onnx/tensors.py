@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 from pathlib import Path
@@ -61,6 +62,8 @@ class Files:
         if not where or not beside:
             raise ModelFormatError(f"{name} lies in {where!r}, outside of the model's folder: it is not read")
         try:
+            if path.exists() and not path.is_file():  # opening a pipe would wait
+                raise OSError(errno.EINVAL, "it is no file")
             with path.open("rb") as f:
                 size = path.stat().st_size
                 self.mapped[where] = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
