@@ -8,7 +8,7 @@ import pytest
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, TableArg, UOp, Variable
-from tinyweb.graph.optimize.instructions import raised_by
+from tinyweb.graph.optimize.instructions import shifted_by
 from tinyweb.graph.symbolic import simplify
 from tinyweb.nn.quantized_weight import looked_up
 
@@ -24,7 +24,7 @@ def test_bounds_constants_and_shifts() -> None:
     found = lookup(x, 5, -7, 9, 0)
     assert found.bounds == (-7, 9)
     assert simplify(lookup(UOp.const(2, I32), 5, -7, 9, 0)) is UOp.const(9, I32)
-    assert raised_by(found, 7) is lookup(x, 12, 0, 16, 7)
+    assert shifted_by(found, 7) is lookup(x, 12, 0, 16, 7)
 
 
 @pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])

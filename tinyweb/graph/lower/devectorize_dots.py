@@ -9,7 +9,15 @@ from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, PlanesArg, RowsArg, UOp, 
 from tinyweb.graph.lower.constructors import lane, lanes_of, splat, stack
 from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks, points
 from tinyweb.graph.lower.memory_access import SIGNS
-from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, loaded, raise_of, raises, upper_planes
+from tinyweb.graph.optimize.instructions import (
+    DOT_PAIRS,
+    DOT_STEPS,
+    FIELD,
+    loaded,
+    sign_shift,
+    unsigned_shift,
+    upper_planes,
+)
 from tinyweb.graph.symbolic import divides, simplify
 
 
@@ -111,7 +119,7 @@ class Dots(Expansion):
             start, word = self._index({**point, along: chunk.first, dot: 0}, index), 32 // memory.buffer.dtype.bits
             field = start.offset % word
             words = self.memory.raw(self._place(memory), memory.buffer.dtype, start.at(-field), chunk.width * word)
-            if raise_of(_load(factor)):
+            if sign_shift(_load(factor)):
                 words = words ^ splat(UOp.const(SIGNS, dtypes.uint32), lanes_of(words))
             return words, field if pairs else None
         elements = self._dot_elements(memory, index, point, along, dot)
@@ -196,7 +204,7 @@ def _bits(factor: UOp) -> int:
     if _any_byte(factor):
         return 8
     found = loaded(factor)
-    return found[0].src[0].dtype.bits if found is not None and raises(factor) in (None, 0) else 0
+    return found.src[0].dtype.bits if found is not None and unsigned_shift(factor) in (None, 0) else 0
 
 
 def _any_byte(factor: UOp) -> bool:
@@ -209,7 +217,7 @@ def _load(factor: UOp) -> UOp:
         return factor
     found = loaded(factor)
     assert found is not None
-    return found[0]
+    return found
 
 
 def _uncast(value: UOp) -> UOp:

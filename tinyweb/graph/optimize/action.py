@@ -61,7 +61,7 @@ class Action:
         fits = at.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and not at.arg.reduce
         self.require(fits, "sums are kept for a step of an output loop or of the grid")
 
-    def require_room(self, axes: Iterable[UOp]) -> None:
+    def require_small(self, axes: Iterable[UOp]) -> None:
         """Of what is kept for all steps of axes there are no more elements than memory is meant for."""
         sizes = [axis_size(r) for r in axes]
         constant = [n for n in sizes if isinstance(n, int)]

@@ -99,6 +99,11 @@ class Analysis:
         return (axis, width) if merit > (0, 0) else (None, 1)
 
     @cached_property
+    def apart(self) -> list[UOp]:
+        """The output axes that no reduction varies along."""
+        return [r for r in self.outputs if not any(r in u.ranges for u in self.reduces)]
+
+    @cached_property
     def dominant(self) -> UOp | None:
         """The REDUCE with most steps in all."""
         return max(self.reduces, key=lambda u: self.volume(u.ranges | set(u.src[1:])), default=None)

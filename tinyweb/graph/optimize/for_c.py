@@ -67,7 +67,7 @@ def divide(b: Builder) -> None:
     k = b.k
     gates = {r for u in k.nodes if u.op is Ops.LOAD for gate in u.src[2:] for r in gate.ranges}
     along = {r for s in k.stores for r in k.outputs if k.contiguous(s, r)}
-    apart = [r for r in k.outputs if (r in gates or r in along) and not any(r in u.ranges for u in k.reduces)]
+    apart = [r for r in k.apart if r in gates or r in along]
     found = [(r, at) for r in sorted(apart, key=lambda r: r not in along) if (at := worth(r))]
     if not found:
         return
@@ -243,7 +243,7 @@ def reduction(b: Builder, dominant: UOp) -> None:
     together = sum(u.src[1:] == dominant.src[1:] for u in k.reduces)
     budget = b.target.vector_registers // 2 // max(width // lanes, 1) // together
     budget = min(budget, REPEATED // len(k.reduces))
-    apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
+    apart = k.apart
     main = max(loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     rows = [r for r in free if r is not axis and main is not None and r in main.src[1].ranges]
     others = [r for r in free if r is not axis and r not in rows]

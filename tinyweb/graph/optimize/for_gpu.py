@@ -116,9 +116,8 @@ def reduction(b: Builder, dominant: UOp) -> None:
         dominant = b.k.dominant
     k = b.k
     rows = [r for r in k.outputs if r in dominant.ranges]
-    apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
-    if apart and k.volume(apart) > 1:
-        row_kernel(b, dominant, rows, apart)
+    if k.volume(k.apart) > 1:
+        row_kernel(b, dominant, rows, k.apart)
         return
     if not matrix_product(b, dominant, rows):
         sums(b, dominant, rows)

@@ -67,14 +67,17 @@ def _shared_rows(k: Analysis, softmax: Softmax) -> UOp | None:
 
 def _keys(softmax: Softmax) -> list[UOp]:
     """What is loaded of the keys: not a mask or a bias, of which a score has one element."""
-    loads = (u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges)
-    return [u for u in loads if not u.ranges.isdisjoint(softmax.inner)]
+    return [u for u in _read_along(softmax) if not u.ranges.isdisjoint(softmax.inner)]
+
+
+def _read_along(softmax: Softmax) -> list[UOp]:
+    """What is loaded for each score of a row."""
+    return [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
 
 
 def _gathers(k: Analysis, softmax: Softmax, row: UOp) -> bool:
     """Whether a vector along the rows would be gathered from memory for every key, as that of a mask."""
-    loads = (u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges)
-    return any(row in u.ranges and not k.contiguous(u, row) for u in loads)
+    return any(row in u.ranges and not k.contiguous(u, row) for u in _read_along(softmax))
 
 
 def _vector_of_products(b: Builder, softmax: Softmax, width: int) -> None:
@@ -122,7 +125,7 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
 
 def _lies_along_row(b: Builder, softmax: Softmax) -> bool:
     """Whether keys lie side by side, element by element, and so does what else a score reads: scores are vectors."""
-    loads = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
+    loads = _read_along(softmax)
     return b.target.masked_loads and all(b.k.contiguous(u, softmax.row) and u.dtype.bits == 32 for u in loads)
 
 

@@ -49,7 +49,7 @@ class Hoist(Action):
         block = [r for r in ranges_of(kernel) if r in around and not r.arg.reduce and walked_inside(r, at)]
         walked = any(r.arg.kind is AxisKind.LOOP for r in block)
         self.require(walked, "no output loop inside that axis walks over the sums")
-        self.require_room(block)
+        self.require_small(block)
         copies = {r: r.replace(arg=replace(r.arg, name=f"acc.{r.arg.name}", reduce=True)) for r in block}
         table: dict[UOp, UOp] = {}
         for u in reduces:

@@ -75,7 +75,7 @@ class Instruction:
 
     @property
     def unsigned_bytes(self) -> bool:
-        """Whether it takes bytes without a sign: what has one is raised into them, and needs no other form."""
+        """Whether it takes bytes without a sign: what has one is shifted into them, and needs no other type."""
         return dtypes.uint8 in self.operands
 
     @property
@@ -143,7 +143,7 @@ def sums_of(
 
 
 DOT4_I8 = sums_of("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
-# one operand of any byte: what is raised into it is the one that lanes have alike
+# one operand of any byte: what is shifted into it is the one that lanes have alike
 DOT4_U8_I8 = sums_of("dot4_u8_i8", (dtypes.uint8, dtypes.int8), (4,), 1.0)
 DOT2_I16 = sums_of("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
 # all integers below 8 bits of four bytes: those at one place of the bytes by a shift and a mask
@@ -291,8 +291,8 @@ def shift_into(value: UOp, dtype: DType) -> int | None:
     stands in a table for integers of the type. Of planes the lowest bits alone are to be within a smaller type."""
     if value.op is Ops.LOOKUP and value.src[0].dtype is dtype and dtype.bits == 4:
         return 0
-    if dtype.bits < 8 and upper_planes(value) and (found := loaded(value)) and found[0].src[0].dtype is dtype:
-        return -found[1]
+    if dtype.bits < 8 and upper_planes(value) and planes(value)[0][0].src[0].dtype is dtype:
+        return -planes(value)[1]
     if dtype.is_float:
         # what is widened as it is loaded, or after it
         read = value.src[0].dtype if value.op in (Ops.CAST, Ops.LOAD) else value.dtype
@@ -318,26 +318,29 @@ SMALL = (*UNSIGNED, dtypes.int4, dtypes.int8, dtypes.uint8, dtypes.int16)
 MOST_BITS = 7  # of integers in planes: as bytes they have no sign, whatever an instruction takes bytes for
 
 
-def loaded(factor: UOp) -> tuple[UOp, int] | None:
-    """The load of small integers that a factor is, or of 4-bit ones that it looks up, and what is added to it; None for
-    any other. Of integers in several planes that of the lowest bits."""
+def planes(factor: UOp) -> tuple[tuple[UOp, ...], int]:
+    """The loads of small integers that a factor is, or of 4-bit ones that it looks up, and what is added to it: of
+    integers in several planes the lowest bits first; () and 0 for any other."""
     if factor.op is Ops.LOOKUP:
         load = factor.src[0]
-        return (load, 0) if load.op is Ops.LOAD and load.src[0].dtype is dtypes.uint4 else None
+        return ((load,), 0) if load.op is Ops.LOAD and load.src[0].dtype is dtypes.uint4 else ((), 0)
     plus = factor.op is Ops.ADD and factor.src[1].op is Ops.CONST
     value, constant = (factor.src[0], int(factor.src[1].arg)) if plus else (factor, 0)
     if (joined := _joined(value)) is not None:
-        return joined[0], constant
+        return joined, constant
     load = value.src[0] if value.op is Ops.CAST else value
     small = load.op is Ops.LOAD and load.src[0].dtype in SMALL and (not plus or load.src[0].dtype.bits < 8)
-    return (load, constant) if small else None
+    return ((load,), constant) if small else ((), 0)
+
+
+def loaded(factor: UOp) -> UOp | None:
+    """The load of small integers that a factor is; of several planes that of the lowest bits."""
+    return next(iter(planes(factor)[0]), None)
 
 
 def upper_planes(factor: UOp) -> tuple[UOp, ...]:
     """The loads of all but the lowest bits of integers in several planes, the lower ones first."""
-    plus = factor.op is Ops.ADD and factor.src[1].op is Ops.CONST
-    joined = _joined(factor.src[0] if plus else factor)
-    return () if joined is None else joined[1:]
+    return planes(factor)[0][1:]
 
 
 def _joined(value: UOp) -> tuple[UOp, ...] | None:
@@ -360,24 +363,24 @@ def _joined(value: UOp) -> tuple[UOp, ...] | None:
     return tuple(loads) if parts and place <= MOST_BITS else None
 
 
-def raised_by(factor: UOp, shift: int) -> UOp:
+def shifted_by(factor: UOp, shift: int) -> UOp:
     """A factor and what is added to it: of a table to all its numbers."""
     if factor.op is not Ops.LOOKUP:
         return simplify(factor + shift)
     return factor.replace(arg=TableArg(tuple(n + shift for n in factor.arg.numbers)))
 
 
-def raise_of(load: UOp) -> int:
+def sign_shift(load: UOp) -> int:
     """What makes integers below 8 bits of memory 0 …: half of their number, where they have a sign."""
     return 8 if load.src[0].dtype is dtypes.int4 else 0
 
 
-def raises(factor: UOp) -> int | None:
+def unsigned_shift(factor: UOp) -> int | None:
     """What is to be added to a factor so that it is integers below 8 bits of memory as 0 …, or numbers from 0 on that
     stand for them in a table; None where it is none."""
-    found = loaded(factor)
-    if found is None or found[0].src[0].dtype.bits >= 8:
+    load = loaded(factor)
+    if load is None or load.src[0].dtype.bits >= 8:
         return None
     if factor.op is Ops.LOOKUP:
         return -int(min(factor.arg.numbers))
-    return raise_of(found[0]) - found[1]
+    return sign_shift(load) - planes(factor)[1]

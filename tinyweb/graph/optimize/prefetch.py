@@ -65,24 +65,17 @@ def read_in_order(kernel: UOp) -> list[UOp]:
     for p in (u for u in nodes if u.op is Ops.PARAM and u not in stored):
         size, loads = p.arg.size, [u for u in nodes if u.op is Ops.LOAD and u.src[0] is p]
         large = LEAST <= p.dtype.nbytes(size) <= BLOCK * steps and size % steps == 0
-        in_order = not any(len(u.src) > 2 or u in again or _blocks(u, grid[0], steps) != size for u in loads)
-        wide = all(p.dtype.nbytes(_together(u)) >= WIDTH for u in loads)
+        in_order = not any(
+            len(u.src) > 2 or u in again or _covered(u, stride_of(u.src[1], grid[0]) * steps) != size for u in loads
+        )
+        wide = all(p.dtype.nbytes(_covered(u)) >= WIDTH for u in loads)
         if large and in_order and wide and sum(prod(r.src[0].vmax for r in u.src[1].ranges) for u in loads) == size:
             found.append(p)
     return found
 
 
-def _blocks(load: UOp, grid: UOp, steps: int) -> int:
-    """Elements that the blocks of all steps of the grid cover, those of parts of them that lie behind each other."""
-    size = stride_of(load.src[1], grid) * steps
+def _covered(load: UOp, size: int = 1) -> int:
+    """Elements that lie behind each other of which so many are read at a time, by all lanes of a load."""
     for r in sorted(load.lanes, key=lambda r: stride_of(load.src[1], r)):
         size *= lane_count(r) if stride_of(load.src[1], r) == size else 1
     return size
-
-
-def _together(load: UOp) -> int:
-    """Elements side by side that the lanes of a load read."""
-    run = 1
-    for r in sorted(load.lanes, key=lambda r: stride_of(load.src[1], r)):
-        run *= lane_count(r) if stride_of(load.src[1], r) == run else 1
-    return run

@@ -175,7 +175,7 @@ class Stage(Action):
         together = space is Space.SHARED and AxisKind.THREAD in reduced
         self.require(not together, "threads cannot fill apart what they reduce together")
         if space is not Space.DEVICE:
-            self.require_room(tile)
+            self.require_small(tile)
         # filled in the order of the parameter's memory
         tile.sort(key=lambda r: (-_stride(load, r), nest_key(r)))
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
@@ -214,11 +214,7 @@ class Stage(Action):
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
         self.require(not self.pad or row < len(layout), "there is one row, which needs no padding")
         arg = StageArg(space, self.pad, row, self.slots)
-        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
-        index = UOp.const(0, dtypes.index)
-        for r, stride in zip(layout, arg.strides([int(r.src[0].arg) for r in layout])[0]):
-            index = index + r * stride
-        return stage.load(index)
+        return _read(UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg), layout, arg)
 
     def _as_in_memory(self, value: UOp, load: UOp, tile: list[UOp], name: str) -> UOp:
         """What threads multiply as matrices: in the order of the parameter's memory, copied in whole vectors. Padding
@@ -234,17 +230,20 @@ class Stage(Action):
             whole = run and value.dtype.nbytes(length) % self.swizzle == 0 and rows % PATTERN == 0
             self.require(whole, f"a matrix is whole rows of {self.swizzle} bytes, {PATTERN} at a time")
         arg = StageArg(self.space, self.pad if row < len(tile) else 0, row)
-        strides = arg.strides([int(r.src[0].arg) for r in tile])[0]
         if run:
             parts = _in_parts(run, copies, VECTORS.get(value.dtype.bits, ()), AxisKind.VECTOR)
             filled[-len(run) :] = parts
             row = len(parts)
-        arg = replace(arg, row=row, slots=self.slots, swizzle=self.swizzle, lag=self.lag)
-        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
-        index = UOp.const(0, dtypes.index)
-        for r, stride in zip(tile, strides):
-            index = index + r * stride
-        return stage.load(index)
+        swizzled = replace(arg, row=row, slots=self.slots, swizzle=self.swizzle, lag=self.lag)
+        return _read(UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), swizzled), tile, arg)
+
+
+def _read(stage: UOp, layout: list[UOp], arg: StageArg) -> UOp:
+    """What is staged for a step of the kernel's axes, which lie in memory as `arg` says."""
+    index = UOp.const(0, dtypes.index)
+    for r, stride in zip(layout, arg.strides([int(r.src[0].arg) for r in layout])[0]):
+        index = index + r * stride
+    return stage.load(index)
 
 
 def axis_name(part: str) -> str:

@@ -19,9 +19,9 @@ from tinyweb.graph.optimize.instructions import (
     Instruction,
     Match,
     loaded,
-    raised_by,
-    raises,
+    shifted_by,
     unify,
+    unsigned_shift,
 )
 from tinyweb.graph.optimize.rewrite import filling, loops_of, replace_range, stage_of
 from tinyweb.graph.optimize.stage import walked_inside
@@ -58,7 +58,7 @@ class Tensorize(Action):
         staged = any(r in u.ranges for u in loops_of(kernel).stages)
         self.require(not staged, "what was staged depends on the axis; tensorize before the stage")
         if self.at and not instruction.words and not instruction.unsigned_bytes:
-            matches = {u: replace(m, shifts=_raised(m, instruction)) for u, m in matches.items()}
+            matches = {u: replace(m, shifts=_unsigned(m, instruction)) for u, m in matches.items()}
         shifted = {u: m for u, m in matches.items() if any(m.shifts)}
         if instruction.words:
             return self._of_words(kernel, r, {u: m.factors for u, m in matches.items()})
@@ -107,14 +107,14 @@ class Tensorize(Action):
             shifted = shift, (b, *u.src[1:])
             if shifted not in kept:
                 kept[shifted] = self._kept(b, -shift, u, at, f"raised{len(kept)}")
-            table[u] = kept[shifted] + u.replace(src=(raised_by(a, shift) * b, *u.src[1:]))
+            table[u] = kept[shifted] + u.replace(src=(shifted_by(a, shift) * b, *u.src[1:]))
         return substitute(kernel, table)
 
     def _kept(self, other: UOp, factor: int, u: UOp, at: UOp, name: str) -> UOp:
         """The sums of what the shifted operand is multiplied with, times a factor, kept for a step of `at`."""
         ranges = nested(r for r in other.ranges if r not in u.src)
         tile = [r for r in ranges if walked_inside(r, at)]
-        self.require_room(tile)
+        self.require_small(tile)
         tile.sort(key=lambda r: (r.arg.kind is AxisKind.VECTOR, nest_key(r)))
         copies = {}
         for i, r in enumerate((*tile, *u.src[1:])):
@@ -147,9 +147,9 @@ def _together(u: UOp, tile: tuple[UOp, ...]) -> UOp:
     return stage_of(substitute(u, copies), copies.values(), Space.SHARED).load(row_major(tile))
 
 
-def _raised(match: Match, instruction: Instruction) -> tuple[int, ...]:
+def _unsigned(match: Match, instruction: Instruction) -> tuple[int, ...]:
     """The shifts of a match, 4-bit integers being 0 … 15: those of one operand, unsigned or that varies most."""
-    found = {i: up for i, f in enumerate(match.factors) if (up := raises(f)) is not None}
+    found = {i: up for i, f in enumerate(match.factors) if (up := unsigned_shift(f)) is not None}
     if not found:
         return match.shifts
     one = max(found, key=lambda i: (not instruction.operands[i].is_signed, len(match.factors[i].ranges), -i))
@@ -161,7 +161,7 @@ def products(reduce: UOp) -> tuple[UOp, UOp] | None:
     value = reduce.src[0]
     if reduce.arg is not Ops.ADD or reduce.dtype is not dtypes.int32 or value.op is not Ops.MUL:
         return None
-    found = [x[0] for s in value.src if (x := loaded(s)) is not None]
+    found = [x for s in value.src if (x := loaded(s)) is not None]
     if len(found) != 2:
         return None
     a, b = sorted(found, key=lambda u: u.dtype.bits)

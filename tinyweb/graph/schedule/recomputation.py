@@ -17,7 +17,7 @@ STORED = 4  # operations that storing an element and loading it again may cost
 SURE = 4  # times as many operations as a launch takes: of joins both sides are counted, known indices leave one of many
 FUNCTION = 16  # operations of a transcendental function, or of a division
 DIVISIONS = frozenset({Ops.DIV, Ops.RECIPROCAL, Ops.SQRT})
-HEAVY = 8  # operations from which both sides of a join are not computed for every element
+EXPENSIVE = 8  # operations from which both sides of a join are not computed for every element
 BROADCAST = 8  # operations from which a value is stored before it is broadcast: fewer may be done once for a loop
 MOST = 1 << 10  # operations that are counted
 MOST_USERS = 1 << 8  # nodes that are looked at for a sum
@@ -35,7 +35,7 @@ def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     if joined <= size:
         return False
     operations = _operations(u, is_memory)
-    again = (joined if operations > HEAVY else apart) - size
+    again = (joined if operations > EXPENSIVE else apart) - size
     return operations * again > SURE * LAUNCH + STORED * size
 
 
