@@ -43,7 +43,7 @@ def test_nvidia(chip: str, dtype: DType, name: str) -> None:
     """Four matrices along each side of a subgroup's tile; nothing is spilled, and what is staged is copied ahead."""
     if dtype in (E4M3, E5M2) and chip == "sm_80":
         chip = "sm_89"  # is the first that has them
-    if dtype in (F16, BF16) and chip == "sm_90":
+    if dtype in (F16, BF16, I8) and chip == "sm_90":
         chip = "sm_86"  # Hopper has others
     program = made(nvidia_target(chip, tf32=True), dtype, (False, True))
     text = render_gpu([program], CUDA)
@@ -58,17 +58,19 @@ def test_nvidia(chip: str, dtype: DType, name: str) -> None:
 
 
 @pytest.mark.parametrize("flipped", [(False, False), (True, True)], ids=["rows", "columns"])
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=["f16", "bf16"])
+@pytest.mark.parametrize("dtype", [F16, BF16, I8], ids=["f16", "bf16", "i8"])
 def test_warpgroups(dtype: DType, flipped: tuple[bool, bool]) -> None:
     """Hopper's products go on side by side: ptxas says of none that it waits, and sums stay where they are."""
-    target = nvidia_target("sm_90")
+    target, integers = nvidia_target("sm_90"), dtype is I8
+    flipped = (False, True) if integers else flipped  # steps lie along memory
     program = made(target, dtype, flipped, WHOLE)
     text = render_gpu([program], CUDA)
     compiled = compile_cuda(text, "sm_90", program.name)
     resources = compiled.resources[program.name]
     assert compiled.remarks == () and resources.spill_bytes == resources.stack_bytes == 0
-    assert resources.registers <= 200 and program.shared_bytes <= target.shared_bytes
-    assert f"wgmma.mma_async.sync.aligned.m64n256k16.f32.{dtype.short}.{dtype.short}" in text
+    assert resources.registers <= 224 and program.shared_bytes <= target.shared_bytes
+    types = "k32.s32.s8.s8" if integers else f"k16.f32.{dtype.short}.{dtype.short}"
+    assert f"wgmma.mma_async.sync.aligned.m64n256{types}" in text
     assert "ldmatrix" not in text and "mma.sync" not in text
     assert matrix_instructions(compiled.code) > 0
     staged = [u for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"]

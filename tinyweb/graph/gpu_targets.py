@@ -62,7 +62,9 @@ _NVIDIA_MATRICES_F8 = ("mma_sync_16x16x32_e4m3", "mma_sync_16x16x32_e5m2")
 
 
 # of Hopper alone, the widest first
-_NVIDIA_WARPGROUPS = tuple(f"wgmma_64x{n}x16_{t}" for t in ("f16", "bf16") for n in (256, 192, 128, 96, 64, 32))
+_NVIDIA_WARPGROUPS = tuple(
+    f"wgmma_64x{n}x{t}" for t in ("16_f16", "16_bf16", "32_i8") for n in (256, 192, 128, 96, 64, 32)
+)
 
 
 def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.graph.lower.hand_kernels import check
-from tests.graph.optimize.test_fragments import BF16, F16, product
+from tests.graph.optimize.test_fragments import BF16, F16, I8, product
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.gpu_targets import NVIDIA, nvidia_target
 from tinyweb.graph.ir import DescribedArg, Fragments, Ops, Products, Space, Swizzle, UOp
@@ -29,11 +29,14 @@ def products_of(program: Program) -> list[UOp]:
 # -- layouts ----------------------------------------------------------------------------------------------------------
 def test_sums_lie_as_the_manual_says() -> None:
     """PTX ISA, accumulator of wgmma.m64nNk16: warps have 16 rows each, a thread pairs of columns in two rows."""
-    assert sorted({int(i.name.split("x")[1]) for i in EVERY}) == list(range(8, 257, 8))
+    widths = {t: sorted(int(i.name.split("x")[1]) for i in EVERY if i.operands[0] is t) for t in (F16, BF16, I8)}
+    assert widths[F16] == widths[BF16] == list(range(8, 257, 8))
+    assert widths[I8] == [8, 16, 24, 32, *range(48, 257, 16)]
     for i in EVERY[::5]:
         f = i.fragments
         assert f is not None and f.threads == (4, 8, 4)
-        columns = f.b.shape[0]
+        columns, steps = f.b.shape
+        assert steps * i.operands[0].bits == 256
         seen = set()
         for thread in range(128):
             warp, lane = divmod(thread, 32)
@@ -42,7 +45,7 @@ def test_sums_lie_as_the_manual_says() -> None:
                 assert f.sums.place(lane % 4, lane // 4, e, warp) == want
                 seen.add(want)
         assert len(seen) == 64 * columns == 128 * f.sums.size
-        assert (f.a.shape, f.b.shape, f.sums.shape) == ((64, 16), (columns, 16), (64, columns))
+        assert (f.a.shape, f.b.shape, f.sums.shape) == ((64, steps), (columns, steps), (64, columns))
 
 
 @pytest.mark.parametrize(("width", "bits"), [(128, 16), (64, 16), (32, 16), (128, 8)])
@@ -80,6 +83,16 @@ def test_products(shape: tuple[int, int, int, tuple[bool, bool]], dtype: DType) 
     program = check(case, optimize(case.kernel, SM_90), SM_90)
     assert products_of(program)
     assert not any(u.op in (Ops.MUL, Ops.MULADD) and u.dtype.is_float for u in program.uops)
+
+
+@pytest.mark.parametrize("size", [(64, 64, 64), (130, 70, 100), (64, 128, 33)], ids=str)
+def test_bytes(size: tuple[int, int, int]) -> None:
+    """Integers with steps along memory; in other orders warps multiply."""
+    for flipped in ((False, True), (False, False), (True, True)):
+        case = product(*size, I8, flipped)
+        program = check(case, optimize(case.kernel, SM_90), SM_90)
+        assert bool(products_of(program)) == (flipped == (False, True) and size[1] != 70), flipped
+        assert any(isinstance(u.arg, Fragments) for u in program.uops)
 
 
 WIDTHS = [256, 192, 96, 24, 8]

@@ -79,6 +79,11 @@ OTHERS: dict[str, tuple[Callable[..., Tensor], Callable[..., np.ndarray], list[t
         lambda a, b: (a @ b).astype(np.float16).astype(np.float32),
         [(64, 64), (64, 96)],
     ),
+    "two products of the same rows": (
+        lambda a, b, c: (half(a) @ half(b).T) * (half(a) @ half(c).T),
+        lambda a, b, c: (a @ b.T) * (a @ c.T),
+        [(128, 80), (64, 80), (64, 80)],
+    ),
     "rows of heads": (
         lambda a, b: half(a).reshape(64, 2, 32).permute(1, 0, 2) @ half(b).reshape(64, 2, 32).permute(1, 2, 0),
         lambda a, b: a.reshape(64, 2, 32).transpose(1, 0, 2) @ b.reshape(64, 2, 32).transpose(1, 2, 0),
@@ -92,6 +97,19 @@ def test_others(name: str) -> None:
     ours, numpy, shapes = OTHERS[name]
     runtime, inputs = CudaText(), [numbers(*s) for s in shapes]
     compare(runtime, runtime.target, inputs, ours, numpy(*inputs))
+    assert any(map(used, runtime.programs))
+
+
+@pytest.mark.parametrize("size", [(64, 64, 96), (128, 192, 160), (200, 100, 128)], ids=str)
+def test_bytes(size: tuple[int, int, int]) -> None:
+    rows, columns, steps = size
+    runtime, (a, b) = CudaText(), (numbers(rows, steps) * 15, numbers(columns, steps) * 15)
+
+    def ours(x: Tensor, y: Tensor) -> Tensor:
+        x, y = (t.cast(dtypes.int8).contiguous().cast(dtypes.int32) for t in (x, y))
+        return x @ y.T
+
+    compare(runtime, runtime.target, [a, b], ours, (a @ b.T).astype(np.int32))
     assert any(map(used, runtime.programs))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PATTERN = 8  # rows after which parts change places as before
+BITS_IN_EITHER_ORDER = 16  # of elements whose rows may be along memory, and not their steps
 BEGIN, BEGUN = "begin", "begun"  # of a BARRIER: before the first product of a group of a thread, and behind the last
 
 

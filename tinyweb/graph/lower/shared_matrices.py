@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import DescribedArg, Fragments, MatrixArg, Ops, Products, Swizzle, UOp, rebuild, users
-from tinyweb.graph.ir.shared_matrices import BEGIN, BEGUN, PATTERN
+from tinyweb.graph.ir.shared_matrices import BEGIN, BEGUN, BITS_IN_EITHER_ORDER, PATTERN
 from tinyweb.graph.symbolic import divides, simplify
 
 
@@ -35,6 +35,7 @@ def _described(matrix: MatrixArg, how: Swizzle, bits: int, index: UOp) -> Descri
     along, width = matrix.column == 1, how.width * 8 // bits
     step, beside = (matrix.row, matrix.columns) if along else (matrix.column, matrix.rows)
     whole = width % beside == 0 if along else beside % width == 0 or width % beside == 0
+    whole = whole and (along or bits == BITS_IN_EITHER_ORDER)
     begins = divides(simplify(index // how.row), PATTERN) and divides(simplify(index % how.row), 128 // bits)
     if step != how.row or not (along or matrix.row == 1) or not whole or not begins:
         raise ValueError("a matrix in shared memory does not lie as the instruction wants that reads it there")

@@ -15,6 +15,7 @@ from math import prod
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Digit, Ops, Space, UOp
+from tinyweb.graph.ir.shared_matrices import BITS_IN_EITHER_ORDER
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.instructions import Instruction
@@ -188,6 +189,8 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int
         return False
     loads = [u for u in k.summed if u.src[1].ranges.intersection(dominant.src[1:])]
     if instruction.shared:
+        if instruction.operands[0].bits != BITS_IN_EITHER_ORDER and any(k.step(u, steps) != 1 for u in loads):
+            return False
         stages = stages_of(loads, (), at, Space.SHARED, 0, raw=True)
         kinds = [replace(s, slots=slots, lag=lag) for s in stages]
         fits = all(any(b.attempt(replace(s, swizzle=n)) for n in SWIZZLES) for s in kinds)
