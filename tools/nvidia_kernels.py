@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernel_sets import NETWORKS, arguments, programs, write_table
 
@@ -38,12 +38,14 @@ LINE = "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
 
 @dataclass(frozen=True)
 class Taken:
-    """A kernel, of which kind it is, what it takes, and the instructions of its machine code that multiply matrices."""
+    """A kernel, of which kind it is, what it takes, with the shared memory that its launch gives, the instructions of
+    its machine code that multiply matrices, and what ptxas remarks on those."""
 
     name: str
     kind: str
     resources: Resources
     matrices: int
+    remarks: tuple[str, ...]
 
 
 def kind(program: Program) -> str:
@@ -60,7 +62,8 @@ def compiled(name: str, chip: str) -> list[Taken]:
 
     def one(program: Program, source: str) -> Taken:
         found = compile_cuda(source, chip, program.name)
-        return Taken(program.name, kind(program), found.resources[program.name], matrix_instructions(found.code))
+        takes = replace(found.resources[program.name], shared_bytes=program.shared_bytes)
+        return Taken(program.name, kind(program), takes, matrix_instructions(found.code), found.remarks)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         made: dict[str, Future[Taken]] = {}

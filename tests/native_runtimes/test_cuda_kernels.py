@@ -17,6 +17,7 @@ REST = [(name, chip) for name in SETS for chip in CHIPS if (name, chip) not in S
 def test_no_kernel_spills(name: str, chip: str) -> None:
     found = compiled(name, chip)
     assert {k.name: k.resources for k in found if k.resources.spill_bytes} == {}
+    assert not any(k.remarks for k in found), "products of warpgroups go on side by side"
     assert all(k.resources.stack_bytes == 0 for k in found if name != CLIFFS), "no array of registers is memory"
     kinds = {k.kind for k in found}
     if name == PRODUCTS:
