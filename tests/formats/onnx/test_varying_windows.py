@@ -104,6 +104,9 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "linear, 1.3": resize(1.3, mode="linear", **CENTRES),
     "cubic": resize(1.5, mode="cubic"),
     "cubic, inside": resize(2.0, mode="cubic", exclude_outside=1),
+    "linear, smooth": resize(0.5, mode="linear", antialias=1),
+    "linear, smooth 3/4": resize(0.75, mode="linear", antialias=1, **EDGES),
+    "cubic, smooth": resize(0.75, mode="cubic", antialias=1, exclude_outside=1),
     "to twice": sized("Mul", 2, mode="nearest"),
     "to one less": sized("Sub", 1, mode="linear", **EDGES),
     "to a number": ([node("Shape", ["x"], ["s"], end=2), node("Concat", ["s", "seven"], ["t"], axis=0),
@@ -113,6 +116,11 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "all but one backwards": cut(-2, -FAR, -1),
     "parts": ([node("Split", ["x"], ["a", "b", "y"], axis=2)], {}),
     "sums": ([node("CumSum", ["x", "axis"], ["y"], exclusive=1, reverse=1)], {"axis": np.int64(2)}),
+    "places": ([node("GatherND", ["x", "at"], ["y"])], {"at": whole(0, 2, 1, 0, -1, 2).reshape(2, 3)}),
+    "rows": ([node("GatherND", ["x", "at"], ["y"])], {"at": whole(0, 2, 0, -1).reshape(2, 2)}),
+    "places in batches": ([node("Shape", ["x"], ["b"], end=1), node("Concat", ["b", "ends"], ["e"], axis=0),
+                           node("Expand", ["at", "e"], ["j"]), node("GatherND", ["x", "j"], ["y"], batch_dims=1)],
+                          {"at": whole(2, 0).reshape(1, 2, 1), "ends": whole(2, 1)}),
     "last largest": ([node("ArgMax", ["x"], ["y"], axis=2, select_last_index=1)], {}),
     "one of each": ([node("Hardmax", ["x"], ["y"], axis=2)], {}),
     "in the middle": ([node("CenterCropPad", ["x", "nine"], ["y"], axes=[2])], {"nine": whole(9)}),
@@ -128,6 +136,13 @@ QUICK = {"convolution", "transposed", "maxima", "means", "mirrored", "linear", "
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CASES])
 def test_along_an_axis_that_varies(name: str) -> None:
     check(*CASES[name])
+
+
+@pytest.mark.parametrize(("parts", "options"), [
+    (1, {"onesided": 1}), (2, {}), (2, {"inverse": 1}), (2, {"inverse": 1, "onesided": 1}),
+])  # fmt: skip
+def test_transforms_of_a_length_that_varies(parts: int, options: dict[str, int]) -> None:
+    check([node("DFT", ["x"], ["y"], axis=1, **options)], {}, ("batch", "length", parts))
 
 
 def test_a_network_of_windows() -> None:

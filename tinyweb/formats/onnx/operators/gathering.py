@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Array, Call, Host, is_text
 from tinyweb.formats.onnx.operators.common import cast, filled, fixed, number, size_of, whole_axis, wide
 from tinyweb.formats.onnx.operators.counted import found, has_host
+from tinyweb.formats.onnx.operators.movement import steps
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.sizes import Sizes, UndecidedError
 from tinyweb.formats.onnx.stored import Stored
-from tinyweb.graph.ir import Size, size_max, smaller_size
+from tinyweb.graph.ir import Size, size_max, size_prod, smaller_size
 from tinyweb.tensor import Tensor
 
 
@@ -48,28 +50,23 @@ def gather_elements(call: Call, x: Tensor, index: Tensor) -> Tensor:
     return x.gather(axis, from_the_front(index, x.shape[axis]))
 
 
-def _flat_places(index: Tensor, shape: list[int]) -> Tensor:
+def _flat_places(index: Tensor, shape: Sequence[Size]) -> Tensor:
     """(…, axes) places as places in the flattened first axes of `shape`."""
-    parts = [from_the_front(index[..., i], n) * math.prod(shape[i + 1 :]) for i, n in enumerate(shape)]
+    parts = [from_the_front(index[..., i], n) * size_prod(shape[i + 1 :]) for i, n in enumerate(shape)]
     return sum(parts[1:], parts[0])
 
 
 @op("GatherND")
 def gather_nd(call: Call, x: Tensor, index: Tensor) -> Tensor:
-    batch, depth = call.integer("batch_dims", 0), fixed(index.shape[-1])
-    sizes = [fixed(n) for n in x.shape]
+    batch, depth, sizes = call.integer("batch_dims", 0), fixed(index.shape[-1]), x.shape
     if not 0 <= batch < x.ndim or not 1 <= depth <= x.ndim - batch:
         raise call.error(f"batch_dims {batch} and {depth} places do not go with {x.ndim} axes")
     at = _flat_places(index, sizes[batch : batch + depth])  # (batch…, rest…)
-    inner = math.prod(sizes[batch : batch + depth])
-    if batch:
-        count = math.prod(sizes[:batch])
-        rest = at.shape[batch:]
-        first = Tensor.arange(count, dtype=dtypes.int32, device=x.device) * inner
-        at = at.reshape(count, -1) + first.reshape(count, 1)
-        at = at.reshape(*sizes[:batch], *rest)
-        inner *= count
-    return x.reshape(inner, *sizes[batch + depth :]).take(at, 0)
+    inner = size_prod(sizes[batch : batch + depth])
+    for i, n in enumerate(sizes[:batch]):
+        numbers = call.lift(cast(steps(call, n), dtypes.int32)) * size_prod([*sizes[i + 1 : batch], inner])
+        at = at + numbers.reshape(n, *(1,) * (at.ndim - i - 1))
+    return x.reshape(size_prod(sizes[: batch + depth]), *sizes[batch + depth :]).take(at, 0)
 
 
 _REDUCE = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}

@@ -78,7 +78,8 @@ def _truth(out: Size) -> Size:
 
 def resize_varying(call: Call, x: Tensor, a: Axis, mode: str, coordinates: str, how: str) -> Tensor:
     """x with the elements of one axis taken, or summed with weights, at their places."""
-    if coordinates == "tf_crop_and_resize" or call.integer("antialias", 0):
+    smooth = bool(call.integer("antialias", 0)) and mode != "nearest"
+    if coordinates == "tf_crop_and_resize" or (smooth and a.scale is None):
         raise call.unsupported(f"antialias, or cutting parts out, along a size that varies: {fixed_hint([a.n, a.out])}")
     factor = size_max(a.n) * (1 if a.scale is None or coordinates != "align_corners" else FINE)
     if 4 * (size_max(a.out) + 1) * max(factor, FINE) > MOST:
@@ -103,20 +104,23 @@ def resize_varying(call: Call, x: Tensor, a: Axis, mode: str, coordinates: str, 
         return taken(floor(at * 2 + below, twice) if how == "round_prefer_ceil" else -floor(-at * 2 + below, twice))
     first = floor(at, below)
     part = (at - first * below).cast(dtypes.float32) / below
-    taps = [(first + k, _weight(call, mode, k, part)) for k in ((-1, 0, 1, 2) if mode == "cubic" else (0, 1))]
-    if call.integer("exclude_outside", 0):
-        inside = [((place >= 0) & (place <= last)).where(w, 0.0) for place, w in taps]
+    stretch = max(1.0, 1 / a.scale) if smooth else 1.0
+    reach = math.ceil((2 if mode == "cubic" else 1) * stretch)
+    taps = [(first + k, _weight(call, mode, (k - part).abs() / float(stretch))) for k in range(1 - reach, reach + 1)]
+    outside = bool(call.integer("exclude_outside", 0))
+    if outside or stretch > 1:
+        inside = [((place >= 0) & (place <= last)).where(w, 0.0) if outside else w for place, w in taps]
         total = sum(inside[1:], inside[0])
         taps = [(place, w / total) for (place, _), w in zip(taps, inside)]
     parts = [taken(place) * w.reshape(-1, *(1,) * (x.ndim - a.axis - 1)) for place, w in taps]
     return sum(parts[1:], parts[0])
 
 
-def _weight(call: Call, mode: str, k: int, part: Tensor) -> Tensor:
-    """Of the neighbour number k, where the place is so far behind the neighbour 0 (cubic: Keys 1981)."""
+def _weight(call: Call, mode: str, d: Tensor) -> Tensor:
+    """Of a neighbour at this distance: a triangle, or Keys' cubic convolution (1981)."""
     if mode != "cubic":
-        return part if k else 1 - part
-    a, d = call.real("cubic_coeff_a", -0.75), part - k if k < 1 else k - part
-    if k in (0, 1):
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-    return ((d - 5) * d + 8) * d * a - 4 * a
+        return (1 - d).maximum(0.0)
+    a = call.real("cubic_coeff_a", -0.75)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((d - 5) * d + 8) * d * a - 4 * a
+    return (d <= 1).where(near, (d < 2).where(far, 0.0))

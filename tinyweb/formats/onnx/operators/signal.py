@@ -6,11 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from tinyweb.array.storage import bound_size
 from tinyweb.dtype import DType, dtypes
 from tinyweb.formats.onnx.call import Call, Host
 from tinyweb.formats.onnx.operators.common import cast, fixed, number, whole_axis, wide
+from tinyweb.formats.onnx.operators.movement import steps
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.ir import Size, size_add, size_div, size_max, size_mul, size_sub
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
+
+LONGEST = 32768  # of a transform whose size varies: products of two places are int32
 
 
 def _dtype(call: Call) -> DType:
@@ -35,45 +41,52 @@ def window(call: Call, size: Host) -> Any:
     return cast(values.astype(np.float64), _dtype(call))
 
 
-def _turns(n: int, out: int, inverse: bool) -> tuple[Host, Host]:
-    """(cosines, sines), (n, out) each."""
-    angle = 2 * np.pi * ((np.arange(n)[:, None] * np.arange(out)[None, :]) % n) / n
-    return np.cos(angle), np.sin(angle) * (1 if inverse else -1)
+def _turns(call: Call, n: Size, out: Size, inverse: bool, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(cosines, sines), (n, out) each, in the type of `x`."""
+    call.afford(size_max(n) * size_max(out), 1)
+    dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    sign = 1.0 if inverse else -1.0
+    if isinstance(n, int) and isinstance(out, int):
+        angle = 2 * np.pi * ((np.arange(n)[:, None] * np.arange(out)[None, :]) % n) / n
+        c, s = (Tensor(m.astype(dtype.numpy), device=x.device) for m in (np.cos(angle), np.sin(angle) * sign))
+        return c, s
+    if size_max(n) > LONGEST:
+        raise call.unsupported(f"a transform of a size that varies up to {size_max(n)}, more than {LONGEST}")
+    rows, columns = (call.lift(cast(steps(call, s), dtypes.int32)) for s in (n, out))
+    product = rows.unsqueeze(1) * columns
+    turn = (product - product.div(n, rounding_mode="floor") * n).cast(dtype) / n * (2 * np.pi)
+    return turn.cos(), turn.sin() * sign
 
 
-def transform(call: Call, x: Tensor, n: int, inverse: bool, onesided: bool) -> Tensor:
+def transform(call: Call, x: Tensor, n: Size, inverse: bool, onesided: bool) -> Tensor:
     """(…, length, 1 or 2) → (…, n or n / 2 + 1, 2): by products with matrices of cosines and sines."""
-    out = n // 2 + 1 if onesided else n
-    call.afford(n * out, 1)
-    dtype = np.float64 if x.dtype is dtypes.float64 else np.float32
-    c, s = (Tensor(m.astype(dtype), device=x.device) for m in _turns(n, out, inverse))
-    length = fixed(x.shape[-2])
-    if length < n:
-        x = x.pad([(0, 0)] * (x.ndim - 2) + [(0, n - length), (0, 0)])
-    real = x[..., :n, 0]
+    c, s = _turns(call, n, size_add(size_div(n, 2), 1) if onesided else n, inverse, x)
+    x = _fitted(x, n)
+    real = x[..., 0]
     a, b = real.matmul(c), real.matmul(s)
     if fixed(x.shape[-1]) == 2:
-        imaginary = x[..., :n, 1]
+        imaginary = x[..., 1]
         a, b = a - imaginary.matmul(s), b + imaginary.matmul(c)
     y = Tensor.stack(a, b, axis=-1)
     return y / n if inverse else y
 
 
-def _real_inverse(call: Call, x: Tensor, n: int) -> Tensor:
+def _fitted(x: Tensor, n: Size) -> Tensor:
+    """(…, length, 1 or 2) with n elements along its second last axis, behind the last of them zeros."""
+    if same(x.shape[-2], n):
+        return x
+    missing = fixed(n) - fixed(x.shape[-2])
+    return x.pad([(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)]) if missing > 0 else x[..., : fixed(n), :]
+
+
+def _real_inverse(call: Call, x: Tensor, n: Size) -> Tensor:
     """From half a spectrum (…, n / 2 + 1, 2) to real numbers (…, n, 1)."""
-    half = n // 2 + 1
-    call.afford(n * n, 1)
-    dtype = np.float64 if x.dtype is dtypes.float64 else np.float32
-    weight = np.full(half, 2.0)
-    weight[0] = 1
-    if n % 2 == 0:
-        weight[-1] = 1
-    c, s = _turns(n, n, True)
-    a, b = (Tensor((m[:half] * weight[:, None] / n).astype(dtype), device=x.device) for m in (c, s))
-    length = fixed(x.shape[-2])
-    if length < half:
-        x = x.pad([(0, 0)] * (x.ndim - 2) + [(0, half - length), (0, 0)])
-    return (x[..., :half, 0].matmul(a) - x[..., :half, 1].matmul(b)).unsqueeze(-1)
+    half = size_add(size_div(n, 2), 1)
+    c, s = _turns(call, n, n, True, x)
+    x, at = _fitted(x, half), call.lift(cast(steps(call, half), dtypes.int32)).unsqueeze(1)
+    alone = at.eq(0) | (at * 2).eq(n)  # all others stand for two
+    a, b = (m.shrink([(0, bound_size(half, call.bound)), None]) * alone.where(1.0, 2.0) / n for m in (c, s))
+    return (x[..., 0].matmul(a) - x[..., 1].matmul(b)).unsqueeze(-1)
 
 
 @op("DFT", host=(1, 2))
@@ -85,10 +98,10 @@ def dft(call: Call, x: Tensor, length: Host | None = None, axis: Host | None = N
     inverse, onesided = bool(call.integer("inverse", 0)), bool(call.integer("onesided", 0))
     y = wide(x).movedim(at, -2)
     if inverse and onesided:
-        n = 2 * (fixed(y.shape[-2]) - 1) if length is None else int(number(length))
+        n: Size = size_mul(size_sub(y.shape[-2], 1), 2) if length is None else int(number(length))
         done = _real_inverse(call, y, n)
     else:
-        done = transform(call, y, fixed(y.shape[-2]) if length is None else int(number(length)), inverse, onesided)
+        done = transform(call, y, y.shape[-2] if length is None else int(number(length)), inverse, onesided)
     return cast(done.movedim(-2, at), x.dtype)
 
 
