@@ -32,10 +32,15 @@ FOLDER = Path(__file__).parent.parent  # tinyweb/graph
 # what a program is made of, by module: nothing else is ever called while an entry is read
 PARTS = {
     "tinyweb.dtype": {"_by_name"},
-    "tinyweb.graph.ir.ops": {"Axis", "AxisKind", "BufferArg", "KernelInfo", "Ops", "ParamArg", "Space"},
+    "tinyweb.graph.ir.fragments": {"Digit", "Fragments", "Layout"},
+    "tinyweb.graph.ir.ops": {
+        "Axis", "AxisKind", "BufferArg", "KernelInfo", "MatrixArg", "Neighbours", "Ops", "ParamArg", "PlanesArg",
+        "RowsArg", "Space", "TableArg",
+    },
+    "tinyweb.graph.ir.shared_matrices": {"DescribedArg", "Products", "Swizzle"},
     "tinyweb.graph.ir.uop": {"UOp"},
     "tinyweb.graph.program": {"Layout", "ParamInfo", "Program"},
-}
+}  # fmt: skip
 
 
 def kept(kernel: UOp, target: Target, found: Schedule | None, make: Callable[[], Program]) -> Program:
