@@ -88,8 +88,8 @@ class Elimination(Linalg, Gathering):
         state is the matrix, a column with the place of every row, and a column with the number of the step.
         """
         m, n = self._matrix("lu")
-        columns = self._iota(n + 2)
-        places = self._iota(m).cast(self.dtype).unsqueeze(1)._broadcast_to((*self.shape[:-1], 1))
+        rows, columns = self._iota(m), self._iota(n + 2)
+        places = rows.cast(self.dtype).unsqueeze(1)._broadcast_to((*self.shape[:-1], 1))
         state = type(self).cat([self, places], axis=-1)._with_columns(0.0)
         for _ in range(min(m, n)):
             state = state.contiguous()
@@ -101,19 +101,19 @@ class Elimination(Linalg, Gathering):
             # of the largest the first in place; where one is NaN any
             largest = unused & ~size.less(size.max(-1, keepdim=True))
             first = largest.where(place, float(m)).min(-1, keepdim=True)
-            pivot = place.eq(first).where(column, 0.0).sum(-1, keepdim=True).unsqueeze(-1)
-            chosen = place.eq(first).unsqueeze(-1)
-            row = chosen.where(state, 0.0).sum(-2, keepdim=True)
+            number = place.eq(first).where(rows, 0).sum(-1).contiguous()
+            row = state._line(number, -2).unsqueeze(-2)
+            pivot = column.unsqueeze(-1)._line(number, -2).unsqueeze(-1)
+            chosen, first = rows.eq(number.unsqueeze(-1)).unsqueeze(-1), row.select(-1, n).unsqueeze(-1)
             factor = column.unsqueeze(-1).div(pivot.eq(0).where(1.0, pivot))
             below = columns.eq(at).where(factor, state.sub(factor.mul(row)))
             inside = (unused.unsqueeze(-1) & ~chosen) & (columns.ge(at) & columns.less(n))
-            swapped = chosen.where(now.unsqueeze(-1), place.eq(now).unsqueeze(-1).where(first.unsqueeze(-1), state))
+            swapped = chosen.where(now.unsqueeze(-1), place.eq(now).unsqueeze(-1).where(first, state))
             rest = columns.eq(n).where(swapped, columns.eq(n + 1).where(state.add(1.0), state))
             state = inside.where(below, rest)
         state = state.contiguous()
         place = state.select(-1, n).int().contiguous()
-        rows = self._iota(m).unsqueeze(1)
-        order = place.unsqueeze(-2).eq(rows).where(self._iota(m), 0).sum(-1).contiguous()
+        order = place.unsqueeze(-2).eq(rows.unsqueeze(1)).where(rows, 0).sum(-1).contiguous()
         return state._along(state.ndim - 1, 0, n)._pick(order, state.ndim - 2).contiguous(), order, place
 
     def lu(self) -> tuple[Self, Self, Self]:
@@ -141,12 +141,42 @@ class Elimination(Linalg, Gathering):
         lower = lower.mT._pick(place, self.ndim - 2).mT
         return factors.triu()._inverse_triangle(upper=True).matmul(lower).contiguous()
 
+    def _exchanged(self) -> Self:
+        """The inverse of (…, n, n) in place: with y = A x each step solves the row with the largest pivot for one of x,
+        which takes the place of that row's y (Gauss and Jordan; Householder, Principles of Numerical Analysis, 1953).
+
+        No row is moved before the end: the state is the matrix, a column with the step that a row was solved in (-1:
+        none), and a column with the number of the step.
+        """
+        n = self._fixed(self.ndim - 1, "inverse")
+        rows, columns = self._iota(n), self._iota(n + 2)
+        state = self._with_columns(-1.0, 0.0)
+        for _ in range(n):
+            state = state.contiguous()
+            step, solved = state.select(-1, n + 1).select(-1, 0), state.select(-1, n)
+            column = state._line(step.int(), -1)
+            size = solved.less(0).where(column.abs(), -1.0)
+            # of the largest the first; where one is NaN any
+            largest = solved.less(0) & ~size.less(size.max(-1, keepdim=True))
+            first = largest.where(rows, n - 1).min(-1).contiguous()
+            pivot = column.unsqueeze(-1)._line(first, -2).unsqueeze(-1)
+            at = columns.eq(step.int()._reshape((*step.shape, 1, 1)))
+            row = at.where(1.0, state._line(first, -2).unsqueeze(-2)).div(pivot)
+            chosen = rows.eq(first.unsqueeze(-1)).unsqueeze(-1)
+            changed = chosen.where(row, at.where(0.0, state).sub(column.unsqueeze(-1).mul(row)))
+            marked = chosen.where(step._reshape((*step.shape, 1, 1)), state)
+            state = columns.less(n).where(changed, columns.eq(n).where(marked, state.add(1.0)))
+        state = state.contiguous()
+        place = state.select(-1, n).int().contiguous()
+        order = place.unsqueeze(-2).eq(rows.unsqueeze(1)).where(rows, 0).sum(-1).contiguous()
+        x = state._along(state.ndim - 1, 0, n)._pick(order, state.ndim - 2).mT
+        return x._pick(place, state.ndim - 2).mT.contiguous()
+
     def inverse(self) -> Self:
         """The inverse of square matrices, refined by one step of Newton's method X (2 I - A X) (Schulz 1933)."""
         n = self._square("inverse")
         a = self._real()
-        factors, _, place = a._lu_steps()
-        x = a._inverse_steps(factors, place)
+        x = a._exchanged()
         x = x.add(x.matmul(a._identity(n).sub(a.matmul(x)))).contiguous()
         return x._closed([a], lambda v, g: [v.mT.matmul(g).matmul(v.mT).neg()])._rounded(self)
 
@@ -171,8 +201,7 @@ class Elimination(Linalg, Gathering):
         if not left:
             return self.mT._solve(rhs.mT, n, True).mT
         a, v = self._real()._same_real(rhs)
-        factors, _, place = a._lu_steps()
-        inverse = a._inverse_steps(factors, place)._closed([a], lambda x, g: [x.mT.matmul(g).matmul(x.mT).neg()])
+        inverse = a._exchanged()._closed([a], lambda x, g: [x.mT.matmul(g).matmul(x.mT).neg()])
         return a._solved(inverse, v)._rounded(self, rhs)
 
     def _same_real(self, other: Self) -> tuple[Self, Self]:
