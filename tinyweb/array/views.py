@@ -131,12 +131,11 @@ class Views(Operators):
         a, b = self._axis(dim1, 1, "diag_embed"), self._axis(dim2, 1, "diag_embed")
         if a == b:
             raise ValueError(f"diag_embed: dim1 and dim2 are both axis {a}")
-        n, lead = self._fixed(self.ndim - 1, "diag_embed"), tuple(self.shape[:-1])
-        t = self.unsqueeze(-1)._pad_along(self.ndim, 0, n)._reshape((*lead, n * (n + 1)))
-        t = t._along(len(lead), 0, n * n)._reshape((*lead, n, n))
         above, below = max(offset, 0), max(-offset, 0)
-        t = t._pad([*(None,) * len(lead), (below, above), (above, below)])
-        return t.movedim((-2, -1), (a, b))
+        t = self._pad([*(None,) * (self.ndim - 1), (below, above)])
+        places = self._iota(t.shape[-1])
+        chosen = places.unsqueeze(0).eq(places.unsqueeze(1).add(offset))
+        return chosen.where(t.unsqueeze(-1), t._constant(0)).movedim((-2, -1), (a, b))
 
     def diag(self, diagonal: int = 0) -> Self:
         """The matrix with this vector as diagonal, or the diagonal of this matrix."""
