@@ -60,7 +60,7 @@ class Scan(Joining, Reduction):
         values = self.detach()._running_max(a)
         place = self._places(a)
         reached = self.eq(values).logical_or(self.isnan()) if self.dtype.is_float else self.eq(values)
-        index = reached.where(place, -1)._running_max(a)
+        index = reached.where(place, -1).contiguous()._running_max(a)
         return values._with_gradients([self], lambda g: [_collect(g, index, a)]), index
 
     def cummin(self, axis: int) -> tuple[Self, Self]:

@@ -14,7 +14,9 @@ _HEAD = "static inline __attribute__((always_inline)) "
 MAXIMUM = Template(
     _HEAD
     + """${f}x${n} maximum_${f}x${n}(${f}x${n} a, ${f}x${n} b) {
-#if ${vectors}
+#if ${vectors} && ${n} == 1
+  return (${f}x1)(b[0] != b[0] ? b[0] : a[0] < b[0] ? b[0] : a[0]);
+#elif ${vectors}
   return (${f}x${n})((${i}x${n})(a < b ? b : a) | (${i}x${n})(b != b));
 #elif defined(__wasm__) && __has_builtin(__builtin_elementwise_maximum)
   return __builtin_elementwise_maximum(a, b);
