@@ -235,6 +235,21 @@ def test_remainders_of_doubles(runtime: str) -> None:
     np.testing.assert_array_equal(a.remainder(b).numpy(), np.mod(x, y))
 
 
+@pytest.mark.parametrize("runtime", ("CPU", "WASM"))
+@pytest.mark.parametrize("dtype", (np.int32, np.uint32, np.int16))
+def test_quotients_of_vectors_are_exact(runtime: str, dtype: Any) -> None:
+    info, chance = np.iinfo(dtype), np.random.default_rng(13)
+    a = chance.integers(info.min, info.max, 2048, dtype, endpoint=True)
+    b = chance.integers(info.min, info.max, 2048, dtype, endpoint=True) >> chance.integers(0, info.bits, 2048, dtype)
+    a[:8], b[:8] = [info.min, info.max] * 4, np.repeat(np.array([1, info.max, info.min, -1]).astype(dtype), 2)
+    wide, divisor = a.astype(np.int64), b.astype(np.int64)
+    safe = np.where(divisor == 0, 1, divisor)
+    quotient, rest = (np.where(divisor == 0, 0, v).astype(dtype) for v in (wide // safe, wide % safe))
+    x, y = Tensor(a, device=runtime), Tensor(b, device=runtime)
+    np.testing.assert_array_equal((x // y).numpy(), quotient)
+    np.testing.assert_array_equal((x % y).numpy(), rest)
+
+
 def test_numbers_give_way_to_tensors() -> None:
     def of(*values: Any, dtype: Any) -> Tensor:
         return Tensor(list(values), dtype=dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyweb.dtype import BY_NAME, dtypes
-from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp, rebuild
+from tinyweb.graph.ir import TRANSCENDENTAL, AxisKind, Ops, UOp, rebuild
 from tinyweb.graph.lower.constructors import make
 from tinyweb.graph.lower.transcendental import BRANCHING, CORRECTIONS, EXPANSIONS
 from tinyweb.graph.lower.transcendental.build import Branches
@@ -30,6 +30,10 @@ def decompose(kernel: UOp, target: Target) -> UOp:
             elif u.src[-1] in roots and u.op is Ops.DIV:
                 return divide(src[0], src[1], is_root=True)
             return CORRECTIONS[u.op](*src)
+        if u.op in (Ops.FLOORDIV, Ops.MOD) and target.branches and u.dtype in (dtypes.int32, dtypes.uint32):
+            constant = src[1].op is Ops.CONST
+            if not constant and any(r.arg.kind is AxisKind.VECTOR for r in u.lanes):
+                return _vector_division(u, *src)
         return None
 
     return rebuild(kernel.toposort(), decomposed)[kernel]
@@ -51,6 +55,19 @@ def _expand(u: UOp, src: tuple[UOp, ...], target: Target, branches: Branches) ->
     if u.dtype is dtypes.float64:
         return function(*src, target.ieee, **more)
     return function(*(x.cast(dtypes.float32) for x in src), target.ieee, **more).cast(u.dtype)
+
+
+def _vector_division(u: UOp, a: UOp, b: UOp) -> UOp:
+    """FLOORDIV or MOD of 32 bits by a division of float64, which vectors have: an exact quotient that is not whole is
+    further from whole numbers than it is rounded."""
+    x, y = (s.cast(dtypes.float64) for s in (a, b))
+    floor = x.alu(Ops.DIV, y).alu(Ops.FLOOR)
+    # the whole number is in the last digits of a float of 2**52 and more, where it wraps around
+    bits = (floor + 1.5 * 2.0**52).bitcast(dtypes.uint64).cast(dtypes.uint32)
+    value = bits if u.dtype is dtypes.uint32 else bits.bitcast(u.dtype)
+    if u.op is Ops.MOD:
+        value = a - value * b
+    return value if b.vmin > 0 else b.equal(0).where(UOp.const(0, u.dtype), value)
 
 
 def floor_division(u: UOp, a: UOp, b: UOp) -> UOp:
