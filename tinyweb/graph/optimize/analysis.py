@@ -91,12 +91,15 @@ class Analysis:
     def vector_axis(
         self, loads: list[UOp], widths: Iterable[tuple[UOp, int]], most: int, aligned: bool = True
     ) -> tuple[UOp | None, int]:
-        """The axis that most loads follow, of those with the vector's width along each, and that width; `most`: lanes
-        that count.
+        """The axis that most loads follow in most lanes, of those with the vector's width along each, and that width;
+        `most`: lanes that count.
         """
-        found = [(self.merit(loads, r, min(width, most), aligned), r, width) for r, width in widths if width > 1]
-        merit, axis, width = max(found, key=lambda one: one[0], default=((0, 0), None, 1))
-        return (axis, width) if merit > (0, 0) else (None, 1)
+        found: list[tuple[tuple[int, int], UOp | None, int]] = [((0, 0), None, 1)]
+        for r, width in widths:
+            if width > 1:
+                loads_at_once, traffic = self.merit(loads, r, min(width, most), aligned)
+                found.append(((loads_at_once * min(width, most), traffic), r, width))
+        return max(found, key=lambda one: one[0])[1:]
 
     @cached_property
     def apart(self) -> list[UOp]:

@@ -249,8 +249,9 @@ def reduction(b: Builder, dominant: UOp) -> None:
     others = [r for r in free if r is not axis and r not in rows]
     # unrolling an axis reuses what does not depend on it: the main load over the others
     cached = max(b.target.cache_bytes // (4 * k.volume(apart)), 1)  # rows that are written once they are reduced
-    for group, most in ((others, 4 if axis in free else 2), (rows, min(cached, 4))):
-        r = max(group, key=k.size, default=None)
+    alone = 8 if axis in free and not others else 4  # as many as steps of the arithmetic are under way
+    for group, most in ((others, 4 if axis in free else 2), (rows, min(cached, alone))):
+        r = max(group, key=lambda r: (any(r not in u.ranges for u in loads), k.size(r)), default=None)
         if r is not None and budget > 1:
             factor = unrolled(k, r, min(most, budget))
             b.tile(r.arg.name, factor, AxisKind.UNROLL)
