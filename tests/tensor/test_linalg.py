@@ -324,7 +324,7 @@ def test_second_derivatives() -> None:
 
 def test_all_steps_of_a_factorisation_are_one_kernel() -> None:
     x = Tensor(data(8, 8)).realize()
-    for name, most in (("inverse", 36), ("qr", 40), ("cholesky", 12)):
+    for name, most in (("inverse", 24), ("qr", 40), ("cholesky", 12)):
         calls = capture(getattr(x, name)).calls
         different = len({c.kernel for c in calls})
         assert len(calls) <= most and different <= 30, f"{name}: {len(calls)} launches of {different} kernels"
