@@ -15,7 +15,7 @@ from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.ir.fragments import REGISTER_BYTES
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.for_matrices import ENOUGH, PADS, bound
+from tinyweb.graph.optimize.for_matrices import ENOUGH, PADS, bind_tile
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
@@ -93,15 +93,9 @@ def _with_shape(b: Builder, softmax: Softmax, row: UOp, instruction: Instruction
     f, k = instruction.fragments, b.k
     assert f is not None
     whole = shape.subgroups * shape.matrices * f.sums.shape[0]
-    size, (column,) = k.size(row), softmax.columns
-    _, inner = b.split(row.arg.name, whole, shift=size % whole > 0 and size >= whole and not k.in_place)
-    outer = bound(b, inner, f.sums.first, False)
-    subgroups, lanes = b.split(outer, b.size(outer) // shape.subgroups)
-    b.bind(lanes, AxisKind.UNROLL)
-    b.bind(subgroups, AxisKind.THREAD, SUBGROUPS)
-    beside = f.sums.shape[1]
-    _, inner = b.split(column.arg.name, -(-k.size(column) // beside) * beside)
-    b.bind(bound(b, inner, f.sums.second, True), AxisKind.UNROLL)
+    bind_tile(b, row, whole, f.sums.first, False, shape.subgroups, SUBGROUPS)
+    (column,), beside = softmax.columns, f.sums.shape[1]
+    bind_tile(b, column, -(-k.size(column) // beside) * beside, f.sums.second, True)
     b.grid([b.left(r) for r in k.outputs if b.left(r)])
     name = softmax.row.arg.name
     space = Space.REGISTER if f.chains else Space.SHARED

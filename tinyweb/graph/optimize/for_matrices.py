@@ -155,14 +155,8 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, ins
         return False
     whole = extent(tile, instruction)
     for i, (r, digits) in enumerate(zip(axes, (fragments.sums.first, fragments.sums.second))):
-        shift = k.size(r) % whole[i] > 0 and k.size(r) >= whole[i] and not k.in_place
-        _, inner = b.split(r.arg.name, whole[i], shift=shift)
-        outer = bound(b, inner, digits, bool(i))
-        tiles = tile[1][i] * (b.size(outer) // (tile[0][i] * tile[1][i]))
-        subgroups, lanes = b.split(outer, tiles) if tile[0][i] > 1 or not fragments.shared else ("", outer)
-        b.bind(lanes, AxisKind.UNROLL)
-        if subgroups:
-            b.bind(subgroups, AxisKind.THREAD, SUBGROUPS[not i])
+        several = tile[0][i] if tile[0][i] > 1 or not fragments.shared else 0
+        bind_tile(b, r, whole[i], digits, bool(i), several, SUBGROUPS[not i])
     mark = b.mark()
     for row_bytes, slots, lag in b.options("blocks", (*READ_BLOCKS, *FURTHER_READ_BLOCKS) if fragments.shared else ()):
         if _with_blocks(b, dominant, instruction, row_bytes // width // size, slots, lag):
@@ -213,9 +207,13 @@ def grid_of_tiles(b: Builder, axes: list[str]) -> None:
         b.bind(axis, AxisKind.GRID)
 
 
-def bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str:
-    """The digits of an axis bound: a thread's to its dimension, others to lanes, beside each other in memory to a
-    vector; what is left of it, with the digits that are lanes as its innermost."""
+def bind_tile(
+    b: Builder, r: UOp, whole: int, digits: tuple[Digit, ...], vector: bool, subgroups: int = 0, dim: int = 0
+) -> None:
+    """A tile of so many steps of an axis bound, in parts for subgroups along a dimension, if any: of the digits of an
+    instruction's sums a thread's to its dimension, others to lanes, beside each other in memory to a vector."""
+    size = b.k.size(r)
+    _, axis = b.split(r.arg.name, whole, shift=size % whole > 0 and size >= whole and not b.k.in_place)
     for i, d in enumerate(digits):
         if d.of == "e" and i > 0 and all(further.of == "e" for further in digits[i:]):
             continue
@@ -224,4 +222,7 @@ def bound(b: Builder, axis: str, digits: tuple[Digit, ...], vector: bool) -> str
             b.bind(inner, AxisKind.VECTOR if vector and i == 0 else AxisKind.UNROLL)
         else:
             b.bind(inner, AxisKind.THREAD, "xyz".index(d.of))
-    return axis
+    outer, axis = b.split(axis, b.size(axis) // subgroups) if subgroups else ("", axis)
+    b.bind(axis, AxisKind.UNROLL)
+    if outer:
+        b.bind(outer, AxisKind.THREAD, dim)

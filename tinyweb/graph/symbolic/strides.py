@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tinyweb.graph.ir.ops import Ops
 from tinyweb.graph.ir.uop import UOp
 from tinyweb.graph.symbolic.simplify import simplify
 
 
 def split_by(expr: UOp, range_: UOp) -> tuple[int, UOp] | None:
-    """(stride, rest) with expr == range_ · stride + rest and rest not depending on range_, which may be any node; None
-    if there are no such.
-    """
-    parts = _split(expr, range_, _depends_on(expr, range_))
+    """(stride, rest) with expr == range_ · stride + rest, rest not depending on the RANGE; None if there are none."""
+    parts = _split(expr, range_)
     if parts is None or parts[0].op is not Ops.CONST:
         return None
     return int(parts[0].arg), parts[1]
@@ -24,31 +20,21 @@ def stride_of(expr: UOp, range_: UOp) -> int:
     return (split_by(expr, range_) or (0,))[0]
 
 
-def _depends_on(expr: UOp, leaf: UOp) -> Callable[[UOp], bool]:
-    if leaf.op is Ops.RANGE:
-        return lambda u: leaf in u.ranges
-    below = {u for u in expr.toposort() if u is leaf}
-    for u in expr.toposort():
-        if any(s in below for s in u.src):
-            below.add(u)
-    return below.__contains__
-
-
-def _split(u: UOp, leaf: UOp, depends: Callable[[UOp], bool]) -> tuple[UOp, UOp] | None:
+def _split(u: UOp, leaf: UOp) -> tuple[UOp, UOp] | None:
     zero = UOp.const(0, u.dtype)
     stride, rest = zero, zero
     stack: list[tuple[UOp, UOp | None]] = [(u, None)]  # (part, what it is multiplied with)
     while stack:
         part, by = stack.pop()
         scaled = part if by is None else part * by
-        if not depends(part):
+        if leaf not in part.ranges:
             rest = rest + scaled
         elif part is leaf:
             stride = stride + (UOp.const(1, u.dtype) if by is None else by)
         elif part.op is Ops.ADD:
             stack.extend((s, by) for s in reversed(part.src))
-        elif part.op is Ops.MUL and not (depends(part.src[0]) and depends(part.src[1])):
-            varying, fixed = part.src if depends(part.src[0]) else part.src[::-1]
+        elif part.op is Ops.MUL and not all(leaf in s.ranges for s in part.src):
+            varying, fixed = part.src if leaf in part.src[0].ranges else part.src[::-1]
             stack.append((varying, fixed if by is None else by * fixed))
         elif part.op is Ops.NEG:
             stack.append((part.src[0], UOp.const(-1, u.dtype) if by is None else -by))
