@@ -22,7 +22,7 @@ interface PartProps {
 export function InputCard({ runner, spec, index }: { runner: Runner; spec: ArrayInfo; index: number }): JSX.Element {
   const feed = runner.feedOf(spec);
   const id = `input-${index}`;
-  const kinds = runner.kindsOf(spec).map((kind) => [kind, KIND_LABELS[kind]] as const);
+  const kinds = runner.kindsOf(spec).map((kind) => [kind, spec.texts === undefined ? KIND_LABELS[kind] : "Texts (JSON)"] as const);
   const named = runner.graph.shapes[spec.name];
   const part = { runner, spec, feed, id };
   return (
