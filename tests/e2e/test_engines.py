@@ -67,8 +67,9 @@ def parameters(fast: Callable[[str, ExportedPage], bool]) -> list[Any]:
 
 @pytest.mark.parametrize(("engine", "tested"), parameters(lambda name, page: True), indirect=["engine"])
 def test_visits(engine: Engine, exported_page: Exported, served: Serve, tested: ExportedPage, request: Any) -> None:
-    """Twice, at the same time, and once more when the host is gone."""
-    site = served(exported_page(tested))
+    """Twice, at the same time, and once more when the host is gone. The page draws with a small random model."""
+    folder = request.getfixturevalue("image_site") if tested.task == "image" else exported_page(tested)
+    site = served(folder)
     use = USES[tested.task]
     backend = BACKENDS[request.node.callspec.params["engine"]]
     first = visit(engine, f"{site.address}/?backend=wasm")

@@ -60,14 +60,13 @@ def test_weights_are_rounded_before_the_context_is_cut(
     assert made.fit is not None and made.fit.needs <= made.fit.memory
 
 
-def test_what_is_given_is_kept(
-    model_folder: Path, tmp_path: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_given_is_kept(model_folder: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, shapes.needs("q8", 300))
-    made = export_chat(model_folder, tmp_path / "a", ExportOptions(quant="q8", cache="f16", profile="phone"), quiet)
-    assert made.quant == "q8" and 256 <= made.context <= 300 and made.context % 64 == 0
-    made = export_chat(model_folder, tmp_path / "b", ExportOptions(context=512, cache="f16", profile="phone"), quiet)
-    assert made.context == 512 and made.cache == "f16" and bits(made.quant) < bits("q8")
+    source = open_model(model_folder)
+    found = choose(source, ExportOptions(quant="q8", cache="f16", profile="phone"))
+    assert found.quant == "q8" and 256 <= found.context <= 300 and found.context % 64 == 0
+    found = choose(source, ExportOptions(context=512, cache="f16", profile="phone"))
+    assert found.context == 512 and found.cache == "f16" and bits(found.quant) < bits("q8")
 
 
 def test_a_cache_of_8_bits_before_weights_of_6(

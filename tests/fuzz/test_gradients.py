@@ -70,7 +70,7 @@ def check(program: Program, seed: int) -> None:
     )
 
 
-@settings(quickly, max_examples=40)
+@settings(quickly, max_examples=20)
 @given(smooth, st.integers(0, 1000))
 def test_gradients(program: Program, seed: int) -> None:
     check(program, seed)

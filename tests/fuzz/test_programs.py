@@ -23,20 +23,20 @@ def check(program: Program, device: str) -> None:
         assert wrong is None, f"{name} on {device}: {wrong}\n\n{program.text(device)}\n"
 
 
-@settings(quickly, max_examples=80)
+@settings(quickly, max_examples=40)
 @given(programs())
 def test_cpu(program: Program) -> None:
     check(program, "CPU")
 
 
-@settings(quickly, max_examples=20)
+@settings(quickly, max_examples=10)
 @given(programs(sizes=LARGE))
 def test_long_axes(program: Program) -> None:
     check(program, "CPU")
 
 
 @pytest.mark.parametrize("device", ["WASM", "WEBGPU", "INTERPRETER"])
-@settings(quickly, max_examples=20)
+@settings(quickly, max_examples=10)
 @given(programs())
 def test_others(device: str, program: Program) -> None:
     check(program, device)

@@ -116,14 +116,14 @@ def check(program: Program, target: Target, source: st.DataObject, how: str = "r
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
-@settings(quickly, max_examples=15)
+@settings(quickly, max_examples=8)
 @given(programs(8), st.data())
 def test_random_schedules(target: Target, program: Program, source: st.DataObject) -> None:
     check(program, target, source)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
-@settings(quickly, max_examples=6)
+@settings(quickly, max_examples=4)
 @given(programs(6), st.data())
 def test_searched_schedules(target: Target, program: Program, source: st.DataObject) -> None:
     check(program, target, source, "searched")

@@ -27,7 +27,7 @@ def test_run_and_export(hub: Hub, model_folder: Path, tmp_path: Path) -> None:
     assert "12" in json.loads(done.stdout)["text"]
     assert "tinyweb: downloading" in done.stderr
     hub.status = 503  # from here on the cache has to do
-    made = tinyweb(hub, tmp_path / "home", "export", "chat", NAME, "-o", tmp_path / "site", "--context", "64")
+    made = tinyweb(hub, tmp_path / "home", "export", "chat", NAME, "-o", tmp_path / "site")
     assert made.returncode == 0, made.stderr
     assert "downloading" not in made.stderr
     manifest = json.loads((tmp_path / "site" / "model" / "manifest.json").read_text())

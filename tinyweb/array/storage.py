@@ -188,15 +188,15 @@ def replace_versions(roots: list[UOp], table: dict[UOp, UOp], gone: Container[UO
     """`replace_all`; what only gradients ask for is dropped where it reads versions of memory that are `gone`."""
     if all(r in table for r in roots):
         return [table[r] for r in roots]
-    done, lost = dict(table), set()
+    done, lost = dict(table), set[UOp]()
     for u in walk(roots, table, values_only=False):
         if u in done:
             continue
-        if u in gone or any(s in lost for s in u.src):
+        if u in gone or (lost and not lost.isdisjoint(u.src)):
             lost.add(u)
         if u in lost and u.op is Ops.CUSTOM_GRADIENT and u.src[0] not in lost:
             lost.discard(u)
             done[u] = done[u.src[0]]
             continue
-        done[u] = u.with_sources(tuple(done[s] for s in u.src))
+        done[u] = u.with_sources(tuple([done[s] for s in u.src]))
     return [done[r] for r in roots]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.formats.gguf.peer_record import COUNT, MARGIN, NAMES, PROMPT, RECORD, digest, write_model, write_tokenizers
 from tests.formats.gguf.test_tokenizer import TEXTS, backend
-from tinyweb import Tensor
+from tinyweb import Tensor, Variable, jit
 from tinyweb.formats.gguf import GgufModel
 from tinyweb.models import load
 
@@ -31,12 +31,11 @@ def test_greedy_tokens(name: str, tmp_path: Path) -> None:
     assert digest(tmp_path) == said["sha256"], f"the weights are others: {AGAIN}"
     assert said["margin"] > MARGIN and len(said["tokens"]) == COUNT
     model = load(path, context=64)
-    tokens, given, at = list[int](), PROMPT, 0
-    while len(tokens) < COUNT:
-        logits = model(Tensor(np.array([given], np.int32)), at).numpy()[0, -1]
-        at += len(given)
-        given = [int(logits.argmax())]
-        tokens += given
+    start, decode = Variable("start_pos", 0, model.context - 1), jit(model.decode, freeze=False)
+    tokens = [int(model(Tensor(np.array([PROMPT], np.int32))).numpy()[0, -1].argmax())]
+    for at in range(len(PROMPT), len(PROMPT) + COUNT - 1):
+        model.ids[at : at + 1] = Tensor(np.array(tokens[-1:], np.int32))
+        tokens.append(int(decode(start.bind(at)).numpy()[0].argmax()))
     assert tokens == said["tokens"]
 
 

@@ -21,6 +21,7 @@ from tinyweb.graph.schedule import canonical, schedule
 from tinyweb.tracing import capture
 
 schedule_module = importlib.import_module("tinyweb.graph.schedule.schedule")
+known_module = importlib.import_module("tinyweb.graph.schedule.known")
 F32 = dtypes.float32
 START = Variable("start", 0, 63)
 
@@ -73,6 +74,7 @@ def test_equal_layers_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return plain(node, target)
 
     monkeypatch.setattr(schedule_module, "_recipe", counted)
+    monkeypatch.setattr(known_module, "_known", {})
     plans, counts = [], []
     for layers in (3, 9):
         built.clear()
@@ -113,6 +115,7 @@ def calls_made(make: Callable[[int], list[Tensor]], layers: int) -> int:
     before = sys.getprofile()
     gc.collect()  # or what other tests left is taken apart in between, and counted
     gc.disable()
+    known_module._known.clear()
     sys.setprofile(count_call)
     try:
         schedule(roots)

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import (
@@ -32,6 +33,7 @@ from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index, reshape_index
+from tinyweb.graph.schedule.known import Parts, known
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import below, expand_ordered
@@ -95,9 +97,15 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
     Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
     value.
     """
-    built = build(roots, target)
-    calls = tuple(built.finished(built.calls))
-    return Schedule(calls, built.results, plan_memory([c.buffers for c in calls], built.temporaries))
+    roots = _strip(roots, target.scattered_stores)
+
+    def work_out() -> Parts:
+        built = _built(roots, target)
+        calls = built.finished(built.calls)
+        return calls, built.results, plan_memory([c.buffers for c in calls], built.temporaries)
+
+    calls, results, memory = known(roots, _numbers(target), work_out, new_buffer)
+    return Schedule(tuple(calls), tuple(results), memory)
 
 
 @dataclass(frozen=True)
@@ -120,16 +128,26 @@ class Built:
 
 def build(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Built:
     """The kernels of `schedule`."""
-    roots, scratch = expand_ordered(_strip(roots, target.scattered_stores), new_buffer)
+    return _built(_strip(roots, target.scattered_stores), target)
+
+
+def _numbers(target: Target | type[Target]) -> tuple[Any, ...]:
+    """What of a target decides how graphs become kernels."""
+    return (
+        target.checked_uses, target.converted_uses, target.scattered_loads, target.max_buffers, target.scattered_stores
+    )  # fmt: skip
+
+
+def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
+    """The kernels of roots without what only gradients ask for."""
+    roots, scratch = expand_ordered(roots, new_buffer)
     recipes: dict[UOp, _Recipe] = {}
     stored: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        fusion = Fusion(
-            sink, stored, apart, target.checked_uses, target.converted_uses, target.scattered_loads, target.max_buffers
-        )
+        fusion = Fusion(sink, stored, apart, *_numbers(target)[:-1])
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
             continue
@@ -172,8 +190,8 @@ def _strip(roots: Sequence[UOp], scattered: bool = False) -> Sequence[UOp]:
         if u.op in (Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT):
             done[u] = done[u.src[0]]
         else:
-            done[u] = u.with_sources(tuple(done[s] for s in u.src))
-    uses = Counter(s for u in toposort([done[r] for r in roots]) for s in u.src)
+            done[u] = u.with_sources(tuple([done[s] for s in u.src]))
+    uses = Counter(itertools.chain.from_iterable([u.src for u in toposort([done[r] for r in roots])]))
     return [_in_place(done[r], uses, scattered) for r in roots]
 
 

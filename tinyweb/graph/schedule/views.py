@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, numel_max, size_max
 from tinyweb.graph.ir.uop import on_node
@@ -76,14 +76,26 @@ def _address(view: UOp, chain: list[UOp], index: Index | None = None) -> UOp | N
 def walk(roots: Iterable[UOp], ends: Container[UOp], values_only: bool = True) -> list[UOp]:
     """Every node below `roots`, sources first; what only lies below `ends`, or only gradients ask for, is left out."""
     done: dict[UOp, None] = {}
-    todo = [(u, False) for u in roots]
-    while todo:
-        u, leaving = todo.pop()
-        if leaving:
-            done[u] = None
-        elif u not in done:
-            todo.append((u, True))
-            if u not in ends:
-                src = u.src[:1] if values_only and u.op is Ops.CUSTOM_GRADIENT else u.src
-                todo.extend((s, False) for s in src if s not in done)
+    above: list[tuple[UOp, Iterator[UOp]]] = []
+
+    def below(u: UOp) -> Iterator[UOp]:
+        return reversed(u.src[:1] if values_only and u.op is Ops.CUSTOM_GRADIENT else u.src)
+
+    for u in reversed([*roots]):
+        if u in done:
+            continue
+        rest = iter(()) if u in ends else below(u)
+        while True:
+            for s in rest:
+                if s not in done:
+                    if s.src and s not in ends:
+                        above.append((u, rest))
+                        u, rest = s, below(s)
+                        break
+                    done[s] = None
+            else:
+                done[u] = None
+                if not above:
+                    break
+                u, rest = above.pop()
     return list(done)
