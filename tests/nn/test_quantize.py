@@ -161,10 +161,26 @@ def rounded(x: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(groups * steps[..., None]).astype(np.int64), scales
 
 
-@pytest.mark.parametrize("device", EVERYWHERE)
-@pytest.mark.parametrize(
-    ("bits", "rows", "width"),
-    [(8, 33, 64), (4, 33, 64), (8, 5, 48), (4, 7, 40), (4, 19, 320), (4, 12, 96), (4, 9, 80), (4, 8, 104), (4, 8, 24)],
+SHAPES = [
+    (8, 33, 64),
+    (4, 33, 64),
+    (8, 5, 48),
+    (4, 7, 40),
+    (4, 19, 320),
+    (4, 12, 96),
+    (4, 9, 80),
+    (4, 8, 104),
+    (4, 8, 24),
+]
+
+
+@pytest.mark.parametrize(  # all on the processor, elsewhere quickly those that are made of other instructions
+    ("bits", "rows", "width", "device"),
+    [
+        (*s, device) if device == "CPU" or i < 5 else pytest.param(*s, device, marks=pytest.mark.slow)
+        for i, s in enumerate(SHAPES)
+        for device in EVERYWHERE
+    ],
 )
 def test_products_with_rounded_activations(device: str, bits: int, rows: int, width: int) -> None:
     """Integer products inside of a group are exact: what differs from NumPy is the sum of groups in float32."""

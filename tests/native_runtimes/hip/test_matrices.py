@@ -23,7 +23,16 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("chip", "name"), NUMBERS)
+# every chip and every type
+QUICK = {
+    ("gfx942", "float16"), ("gfx942", "int8"), ("gfx1100", "bfloat16"), ("gfx1100", "int8"), ("gfx1201", "float16"),
+    ("gfx950", "float8_e4m3"), ("gfx1201", "float8_e5m2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("chip", "name"), [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in NUMBERS]
+)
 def test_products_by_waves(monkeypatch: pytest.MonkeyPatch, name: str, chip: str) -> None:
     standin, random, dtype = StandIn(monkeypatch, chip), np.random.default_rng(0), BY_NAME[name]
     runtime = HipRuntime()

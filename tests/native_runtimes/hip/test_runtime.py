@@ -196,8 +196,14 @@ def test_devices_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert standin.alive == {}
 
 
-@pytest.mark.parametrize("chip", ["gfx1100", "gfx942"])  # waves of 32 threads, and of 64
-@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [  # waves of 32 threads, and of 64: quickly each of every other reduction
+        (name, chip) if (i + j) % 2 else pytest.param(name, chip, marks=pytest.mark.slow)
+        for i, name in enumerate(REDUCTIONS)
+        for j, chip in enumerate(("gfx1100", "gfx942"))
+    ],
+)
 def test_threads_of_a_wave_reduce_together(monkeypatch: pytest.MonkeyPatch, name: str, chip: str) -> None:
     standin, (inputs, ours) = StandIn(monkeypatch, chip), REDUCTIONS[name]
     runtime = HipRuntime()
