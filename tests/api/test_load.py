@@ -47,6 +47,7 @@ class Clients:
     def _one(self, number: int) -> None:
         chance, asked = random.Random(number), 0
         deeds = [self.stream] * 6 + [self.whole, self.vanish, self.vanish, self.leave_unread, self.nonsense]
+        deeds += [self.pipeline, self.read_slowly, self.close_half, self.babble]
         while asked < self.each or time.monotonic() < self.end:
             deed = self.stream if asked == 0 else chance.choice(deeds)  # all 64 stream at the beginning
             asked += 1
@@ -97,6 +98,42 @@ class Clients:
         broken = chance.choice([b"{", b"[]", b'{"model": "tinychat"}', b'{"model": "tinychat", "messages": 5}'])
         status, told, _ = self.server.ask("/v1/chat/completions", broken)
         assert status == 400 and told["error"]["message"]
+
+    def pipeline(self, chance: random.Random) -> None:
+        """Several requests on one connection before the first answer: they come in order; sometimes nobody waits."""
+        count, leaves = chance.randrange(2, 5), chance.random() < 0.3
+        one = json.dumps(self._body(chance) | {"max_tokens": 4}).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(one)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=300) as s:
+            s.sendall((head.encode() + one) * count)
+            for _ in range(0 if leaves else count):
+                answer = http.client.HTTPResponse(s)
+                answer.begin()
+                assert answer.status == 200 and json.loads(answer.read())["choices"]
+
+    def read_slowly(self, chance: random.Random) -> None:
+        """A few bytes at a time: the answer comes whole, and keeps nobody else waiting."""
+        with self._sent(self._body(chance) | {"stream": True, "max_tokens": 16}) as s:
+            got = b""
+            while b"[DONE]" not in got:
+                part = s.recv(chance.randrange(20, 400))
+                assert part, got[-200:]
+                got += part
+                time.sleep(0.002)
+
+    def close_half(self, chance: random.Random) -> None:
+        """The client says nothing more, which a server cannot tell from one that is gone."""
+        with self._sent(self._body(chance) | {"stream": True, "max_tokens": 400}) as s:
+            s.shutdown(socket.SHUT_WR)
+            while s.recv(65536):
+                pass
+
+    def babble(self, chance: random.Random) -> None:
+        """What is no HTTP: it is told so, if anything is."""
+        head = chance.choice([b"\x16\x03\x01" + b"\xff" * 99_999, b"GET / HTTP/1.1\r\nX: " + b"x" * 99_999])
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=300) as s:
+            s.sendall(head)
+            assert s.recv(1000)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 431")
 
     def _sent(self, body: dict[str, Any], missing: int = 0) -> socket.socket:
         data = json.dumps(body).encode()
