@@ -17,8 +17,11 @@ def by_name() -> dict[str, doctor.Finding]:
     return {f["name"]: f for f in doctor.diagnose()}
 
 
-def test_every_device_works_where_the_tests_run() -> None:
+def test_every_device_works_where_the_tests_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYWEB_DEVICE", "CPU,CPU:1")
     found = by_name()
+    chosen = found.pop("TINYWEB_DEVICE")
+    assert chosen["works"] and chosen["detail"].startswith("CPU,CPU:1: ")
     named = ("packages", "toolchain", "CPU", "WASM", "WEBGPU", "INTERPRETER", "browser")
     others = [k for k in found if k not in named]  # those of drivers, and of other tests
     assert list(found) == [*named[:5], *others, *named[5:]] and {"OPENCL", "CUDA", "HIP"} <= set(others)
@@ -29,6 +32,7 @@ def test_every_device_works_where_the_tests_run() -> None:
 
 
 def test_what_does_not_work_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYWEB_DEVICE", "CPU,TPU:1")
     monkeypatch.setenv("TINYWEB_WEBGPU", "nothing")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("TINYWEB_CLANG", "no-such-clang")
@@ -44,6 +48,7 @@ def test_what_does_not_work_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(doctor, "open_runtime", broken)
     found = by_name()
     assert not found["WEBGPU"]["works"] and "TINYWEB_WEBGPU is 'nothing'" in found["WEBGPU"]["reason"]
+    assert not found["TINYWEB_DEVICE"]["works"] and "unknown device 'TPU:1'" in found["TINYWEB_DEVICE"]["reason"]
     assert not found["WASM"]["works"] and found["WASM"]["reason"] == "the WASM runtime was taken away"
     assert not found["INTERPRETER"]["works"] and found["INTERPRETER"]["reason"] == "OSError: disk on fire"
 

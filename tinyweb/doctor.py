@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import platform
 import struct
 import time
@@ -32,7 +33,7 @@ class Finding(TypedDict):
 
 def diagnose() -> list[Finding]:
     """Look at the packages that are needed, try the toolchain and the first device of every kind, in the order CPU,
-    WASM, WEBGPU, those with drivers of their own, INTERPRETER, and look for a browser.
+    WASM, WEBGPU, those with drivers of their own, INTERPRETER, look for a browser, and try what TINYWEB_DEVICE names.
 
     Takes a second or two; raises nothing.
     """
@@ -47,6 +48,8 @@ def diagnose() -> list[Finding]:
         ("INTERPRETER", _interpreter),
         ("browser", _browser),
     )
+    if chosen := os.environ.get("TINYWEB_DEVICE"):
+        checks += (("TINYWEB_DEVICE", functools.partial(_chosen, chosen)),)
     return [_try(name, check) for name, check in checks]
 
 
@@ -106,6 +109,13 @@ def _driver(kind: str) -> str:
     listed: list[str] = getattr(importlib.import_module(RUNTIMES[kind][0]), "devices", list)()
     names = [name if i == 0 else f"{kind}:{i} {name}" for i, name in enumerate(listed)]
     return f"{'; '.join([*names[:1], f'first kernel {took}', *names[1:]])}"
+
+
+def _chosen(names: str) -> str:
+    """The devices that everything runs on unless it says otherwise."""
+    for name in names.split(","):
+        _run_a_kernel(open_runtime(name.strip()))
+    return f"{names}: what runs where nothing else is asked for"
 
 
 def _interpreter() -> str:
