@@ -121,4 +121,8 @@ def _staged(b: Builder, softmax: Softmax, instruction: Instruction, shape: Shape
     for stage in stages_of(of_rows, of_keys, grid, Space.SHARED, pad, raw=True):
         b.attempt(stage)
     stages = stages_of(of_keys, of_rows, f"{name}.0", Space.SHARED, pad, raw=True)
-    return all([b.attempt(replace(stage, slots=shape.slots)) for stage in stages])
+    # rows of values are loaded at once however they lie, or a thread wants its steps side by side
+    turns = () if b.target.loads_rows else (True,)
+    return all(
+        [any(b.attempt(replace(stage, slots=shape.slots, turned=t)) for t in (*turns, False)) for stage in stages]
+    )

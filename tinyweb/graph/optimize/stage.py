@@ -40,7 +40,8 @@ class Stage(Action):
     parameters alone goes to DEVICE memory instead, all of it, which is filled before the first launch. `pad`
     elements of SHARED memory are left unused after what one step of the staged loops reads, so that threads that
     fill different steps write to different banks. `raw`: loads are staged as they lie in memory, narrower than what
-    they are cast to. With `slots`, SHARED memory has what so many steps of a reduced loop read: it is filled for
+    they are cast to; of what threads multiply as matrices, `turned` puts the steps of a product side by side, which in
+    the parameter lie apart. With `slots`, SHARED memory has what so many steps of a reduced loop read: it is filled for
     the last of them while the first is computed, and with `lag` so many steps before that one may still be read.
     `swizzle`: matrices are cut into rows of so many bytes, whose parts change places, as instructions want them that
     read them in SHARED memory.
@@ -56,12 +57,14 @@ class Stage(Action):
     slots: int = 1
     swizzle: int = 0
     lag: int = 0
+    turned: bool = False
 
     def __str__(self) -> str:
         which = f"p{self.param}" + (f"[{', '.join(self.axes)}]" if self.axes else "")
         how = (f", pad={self.pad}" if self.pad else "") + (", raw" if self.raw else "")
         how += f", slots={self.slots}" if self.slots > 1 else ""
         how += (f", swizzle={self.swizzle}" if self.swizzle else "") + (f", lag={self.lag}" if self.lag else "")
+        how += ", turned" if self.turned else ""
         return f"stage({which}, at={self.at}, {self.space.name.lower()}{how})"
 
     def apply(self, kernel: UOp) -> UOp:
@@ -220,22 +223,33 @@ class Stage(Action):
         """What threads multiply as matrices: in the order of the parameter's memory, copied in whole vectors. Padding
         is behind each run of neighbours."""
         copies = {r: filling(r, f"{name}.{r.arg.name}", i) for i, r in enumerate(tile)}
-        filled = [copies[r] for r in tile]
         run = _side_by_side(value, load, tile, copies, 1)
         if self.swizzle or (self.pad and len(run) == len(tile)):  # a row is what lies along one axis
             run = [r for r in run if axis_name(r.arg.name) == axis_name(run[-1].arg.name)]
-        row = len(run) or 1
+        row, steps = len(run) or 1, self._steps(tile) if self.turned else []
+        if steps:
+            apart = bool(run) and not set(steps) & set(run) and not self.swizzle
+            self.require(apart, "steps lie side by side in memory, or nothing does")
+            tile, row = [*(r for r in tile if r not in steps), *steps], len(steps)
         if self.swizzle:
             length, rows = (prod(int(r.src[0].arg) for r in part) for part in (run, tile[: len(tile) - len(run)]))
             whole = run and value.dtype.nbytes(length) % self.swizzle == 0 and rows % PATTERN == 0
             self.require(whole, f"a matrix is whole rows of {self.swizzle} bytes, {PATTERN} at a time")
+        filled = [copies[r] for r in tile]
         arg = StageArg(self.space, self.pad if row < len(tile) else 0, row)
         if run:
             parts = _in_parts(run, copies, VECTORS.get(value.dtype.bits, ()), AxisKind.VECTOR)
-            filled[-len(run) :] = parts
-            row = len(parts)
+            end = len(filled) - len(steps)
+            filled[end - len(run) : end] = parts
+            row = len(steps) or len(parts)
         swizzled = replace(arg, row=row, slots=self.slots, swizzle=self.swizzle, lag=self.lag)
         return _read(UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), swizzled), tile, arg)
+
+    @staticmethod
+    def _steps(tile: list[UOp]) -> list[UOp]:
+        """The axes of a product's steps."""
+        names = {axis_name(r.arg.name) for r in tile if r.arg.kind is AxisKind.DOT}
+        return [r for r in tile if axis_name(r.arg.name) in names]
 
 
 def _read(stage: UOp, layout: list[UOp], arg: StageArg) -> UOp:
