@@ -16,6 +16,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 # (`make test-all` leaves it on)
 os.environ.setdefault("GALLIVM_PERF", "nopt")
 os.environ.setdefault("TINYWEB_OPENCL_OPTIONS", "-cl-opt-disable")  # so does PoCL
+os.environ.setdefault("TINYWEB_OPENCL_SECONDS", "500")  # which compiles as a kernel begins: on a busy machine, long
 
 import pytest
 
