@@ -19,7 +19,7 @@ from tinyweb.graph.optimize.for_matrices import ENOUGH, PADS, bind_tile
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
-from tinyweb.graph.optimize.stage import axes_of, stages_of
+from tinyweb.graph.optimize.stage import Stage, axes_of, stages_of
 from tinyweb.graph.optimize.tensorize import Tensorize
 from tinyweb.graph.schedule.attention import Softmax
 from tinyweb.graph.target import Target
@@ -120,9 +120,10 @@ def _staged(b: Builder, softmax: Softmax, instruction: Instruction, shape: Shape
     grid = next((r.arg.name for r in ranges_of(b.kernel) if r.arg.kind is AxisKind.GRID), "")
     for stage in stages_of(of_rows, of_keys, grid, Space.SHARED, pad, raw=True):
         b.attempt(stage)
-    stages = stages_of(of_keys, of_rows, f"{name}.0", Space.SHARED, pad, raw=True)
-    # rows of values are loaded at once however they lie, or a thread wants its steps side by side
-    turns = () if b.target.loads_rows else (True,)
-    return all(
-        [any(b.attempt(replace(stage, slots=shape.slots, turned=t)) for t in (*turns, False)) for stage in stages]
-    )
+    stages: dict[Stage, None] = {}
+    for u in of_keys:  # each by itself: keys and values may lie in one memory, as in a cache
+        others = [x for x in operands if axes_of(x) != axes_of(u)]
+        stages |= dict.fromkeys(stages_of([u], others, f"{name}.0", Space.SHARED, pad, raw=True))
+    # rows are loaded at once however they lie, or a thread wants the steps of values side by side
+    turns = (False,) if b.target.loads_rows else (True, False)
+    return all([any(b.attempt(replace(s, slots=shape.slots, turned=t)) for t in turns) for s in stages])
