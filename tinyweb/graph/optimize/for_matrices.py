@@ -65,7 +65,7 @@ def held_product(
     fit."""
     k, mark = b.k, b.mark()
     axes = down[0], along[0]
-    if not all(u.src[1:] == dominant.src[1:] and _of_loads(u, instructions[0]) for u in k.reduces):
+    if not all(u.src[1:] == dominant.src[1:] and of_loads(u, instructions[0]) for u in k.reduces):
         return False
     if not all(isinstance(k.exact(r), int) for r in axes):
         return False
@@ -88,7 +88,7 @@ def held_product(
     return False
 
 
-def _of_loads(reduce: UOp, instruction: Instruction) -> bool:
+def of_loads(reduce: UOp, instruction: Instruction) -> bool:
     """Whether a sum is of products of memory in an instruction's types."""
     value = reduce.src[0]
     factors = [s.src[0] if s.op is Ops.CAST else s for s in value.src] if value.op is Ops.MUL else []

@@ -15,7 +15,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, nested
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.for_matrices import choices, held_product
+from tinyweb.graph.optimize.for_matrices import choices, held_product, of_loads
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction, matrix_of
 from tinyweb.graph.optimize.tensorize import Tensorize
@@ -104,7 +104,7 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
 
 def product_in_registers(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     """Matrices that subgroups multiply in their registers, where the target does; whether this was such a product."""
-    held = b.instructions(held=True)
+    held = [i for i in b.instructions(held=True) if of_loads(dominant, i)]
     both = product_of(b.k, dominant, outputs) if held else ([], [])
     if not all(both) or min(map(b.k.volume, both)) < MATRIX:
         return False
