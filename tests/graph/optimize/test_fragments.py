@@ -31,7 +31,7 @@ def target(name: str, rows: bool = True) -> Target:
     return replace(
         plain, name="gpu", language="gpu", arithmetic=plain.arithmetic | {F16, I8}, storage=plain.storage | types,
         instructions=(name,), loads_rows=rows, copies_ahead=rows, max_vector=16, shared_bytes=96 << 10,
-        max_workgroup=(256, 256, 64),
+        max_workgroup=(256, 256, 64), thread_registers=255,
     )  # fmt: skip
 
 
