@@ -18,7 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, TRANSCENDENTAL, Ops, Size, Space, UOp, as_index, size_max
+from tinyweb.graph.ir import (
+    COMPARISON,
+    ELEMENTWISE,
+    TRANSCENDENTAL,
+    Fragments,
+    Ops,
+    Size,
+    Space,
+    UOp,
+    as_index,
+    size_max,
+)
 from tinyweb.graph.lower.conversion import BITS
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
@@ -72,6 +83,9 @@ def operations(program: Program, variables: Mapping[str, int] | None = None) -> 
 
 
 def _operations(u: UOp) -> int:
+    if u.op is Ops.DOT and isinstance(u.arg, Fragments):  # a thread's share of what its subgroup multiplies
+        (rows, steps), (columns, _) = u.arg.a.shape, u.arg.b.shape
+        return 2 * rows * columns * steps // math.prod(u.arg.threads)
     if u.op is Ops.DOT:  # of words four products and the sums of them
         return 7 * _lanes(u) if u.src[1].dtype is dtypes.uint32 else 2 * _lanes(u.src[1])
     values = u.src[0].dtype if u.op in COMPARISON else u.dtype

@@ -26,12 +26,13 @@ from benchmarks.cliffs.works import WORKS
 from benchmarks.count.program import Counts, count
 from tinyweb import Tensor
 from tinyweb.export.webgpu import VARIANTS
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max, size_prod
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
 from tinyweb.graph.schedule.work import executed
 from tinyweb.graph.target import Target, cpu_target, wasm_target
-from tinyweb.render_c import kernel_functions
+from tinyweb.render_c import CUDA, HIP, kernel_functions, render_gpu
 from tinyweb.render_wgsl import render
 from tinyweb.tracing import Plan, capture
 
@@ -39,8 +40,11 @@ TARGETS: dict[str, Target] = {
     **{"webgpu" if name == "base" else f"webgpu-{name}": target for name, target in VARIANTS.items()},
     "cpu": cpu_target(8, 2),
     "wasm": wasm_target(2),
+    "cuda": nvidia_target(),
+    "hip": amd_target(),
 }
-"""Those that sites are exported for, and a processor with AVX2."""
+"""Those that sites are exported for, a processor with AVX2, and a GPU each of NVIDIA and of AMD."""
+DIALECTS = {"cuda": CUDA, "hip": HIP}
 MOST_WORK, MOST_BYTES, LARGE = 1.25, 2.0, 512
 MEMORY_BOUND = ("matmul", "matvec", "batch", "einsum", "int8", "q8", "q4", "conv", "attention")  # names' first words
 
@@ -135,7 +139,7 @@ def _measure(work: Work, target: Target) -> Result:
         operations=summed(lambda c: c.operations),
         multiply_adds=summed(lambda c: c.multiply_adds),
         transcendental=summed(lambda c: c.transcendental),
-        reduced=sum(executed(call.kernel) for call in plan.calls) / steps if steps else 0.0,
+        reduced=sum(executed(call.kernel, target) for call in plan.calls) / steps if steps else 0.0,
         issued=summed(lambda c: c.loaded + c.stored),
         group=summed(lambda c: c.group_loaded + c.group_stored),
         once=summed(lambda c: c.once),
@@ -172,6 +176,8 @@ def text_size(program: Program, target: Target) -> int:
     """Bytes of what is compiled for a program."""
     if target.language == "wgsl":
         text = render(program, {v.arg[0]: i for i, v in enumerate(program.variables)})
+    elif target.language in DIALECTS:
+        text = render_gpu([program], DIALECTS[target.language])
     else:
         text = kernel_functions([program])
     return len(text.encode())

@@ -30,6 +30,7 @@ from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renamed, renumber, replace_range, updates_in_place
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import Factor, RFactor, Tensorize
+from tinyweb.graph.optimize.whole_row import WholeRow
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
@@ -310,7 +311,7 @@ class GroupReduce(Action):
 ACTIONS: dict[str, type[Action]] = {
     a.name: a for a in (
         Split, Peel, Divide, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Factor, Tensorize,
-        Partition, Prefetch, Reuse,
+        Partition, Prefetch, Reuse, WholeRow,
     )
 }  # fmt: skip
 

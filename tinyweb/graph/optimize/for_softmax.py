@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
+from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, excess, exchange_step
 from tinyweb.graph.optimize.for_attention import held_softmax
 from tinyweb.graph.optimize.online import Online, visible
 from tinyweb.graph.optimize.rewrite import loads_summed
 from tinyweb.graph.optimize.stage import Stage, axes_of
+from tinyweb.graph.optimize.whole_row import WholeRow
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
+from tinyweb.graph.schedule.whole_rows import OWN, held_rows
 from tinyweb.graph.symbolic import const_factor
 
 BLOCK = 64  # keys of a block, whose scores are staged
@@ -219,18 +222,8 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     row = row if row is not None and isinstance(b.k.exact(row), int) else None
     if held_softmax(b, softmax, row):
         return
-    k, along, across, sums = b.k, _along(b.k, softmax), 1, 1
-    for r in softmax.columns:
-        if r is not along:
-            b.bind(r.arg.name, AxisKind.UNROLL)
-            sums *= k.size(r)
-            continue
-        left = b.tile(r.arg.name, 4, AxisKind.VECTOR) if k.size(r) % 4 == 0 else r.arg.name
-        if left:
-            across = _side(b.size(left))
-            sums *= b.size(left) // across
-            if loops := b.tile(left, across, AxisKind.THREAD):
-                b.bind(loops, AxisKind.UNROLL)
+    k = b.k
+    across, sums = _columns_over_threads(b, softmax.columns, _along(k, softmax))
     others = k.volume([r for r in k.outputs if r is not row and r not in softmax.columns])
     team = _team(b, softmax, across, sums, k.size(row) if row is not None else 1, others)
     if row is not None:
@@ -245,6 +238,24 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
         if b.has(summed) and isinstance(b.exact(summed), int) and b.size(summed) % 4 == 0:
             b.tile(summed, 4, AxisKind.UNROLL)
     _vector_of_products(b, softmax, 4 if all(const_factor(k.exact(r)) % 4 == 0 for r in softmax.inner) else 2)
+
+
+def _columns_over_threads(b: Builder, columns: Sequence[UOp], along: UOp | None) -> tuple[int, int]:
+    """Threads along the axis that memory is read along, lanes along the others; how many threads, and the vectors that
+    each sums."""
+    k, across, sums = b.k, 1, 1
+    for r in columns:
+        if r is not along:
+            b.bind(r.arg.name, AxisKind.UNROLL)
+            sums *= k.size(r)
+            continue
+        left = b.tile(r.arg.name, 4, AxisKind.VECTOR) if k.size(r) % 4 == 0 else r.arg.name
+        if left:
+            across = _side(b.size(left))
+            sums *= b.size(left) // across
+            if loops := b.tile(left, across, AxisKind.THREAD):
+                b.bind(loops, AxisKind.UNROLL)
+    return across, sums
 
 
 def _side(size: int) -> int:
@@ -287,6 +298,36 @@ def _fixed(k: Analysis, softmax: Softmax) -> int:
     fixed = (u for u in softmax.score.toposort() if u.dtype.is_float and softmax.row not in u.ranges)
     computed = any(u.op in ELEMENTWISE and not u.ranges.isdisjoint(softmax.inner) for u in fixed)
     return k.volume(softmax.inner) if computed else 0
+
+
+def schedule_whole_rows(b: Builder) -> bool:
+    """Kernels that reduce products along rows which workgroups hold: as many as their memory has room for."""
+    found = held_rows(b.k.kernel, b.target)
+    if found is None:
+        return False
+    k, t = b.k, b.target
+    loads = [u for x in found.different for u in k.loads_of(x)]
+    shared = [r for r in found.rows if any(r not in u.ranges for u in loads)]
+    row = max(shared, key=lambda r: (k.size(r), r.arg.order), default=None)
+    across = _columns_over_threads(b, found.columns, max(found.columns, key=k.size))[0]
+    split = 1
+    while across * split * 2 <= t.max_invocations and across * split * OWN < found.size:
+        split *= 2
+    most = k.volume(found.rows) * across * split // (t.busy_threads // 2)  # that leave enough workgroups
+    mark, rows = b.mark(), max(min(found.together(t), k.size(row) if row is not None else 1, most), 1)
+    while True:
+        if row is not None:
+            b.tile(row.arg.name, rows, AxisKind.UNROLL)
+        b.grid([b.left(r) for r in k.outputs if b.left(r)])
+        b.do(WholeRow(found.row.arg.name, across, split))
+        if rows == 1 or not excess(b.kernel, t):
+            break
+        b.back(mark)
+        rows -= 1
+    for r in dict.fromkeys(r for x in found.different for r in x.src[1:]):
+        if any(k.contiguous(u, r) for u in loads) and const_factor(k.exact(r)) % 4 == 0:
+            b.tile(r.arg.name, 4, AxisKind.VECTOR)
+    return True
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tinyweb.graph.optimize.for_dot import schedule_for_dots
 from tinyweb.graph.optimize.for_gpu import schedule_for_gpu, schedule_threads
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.optimize.for_ordered import schedule_ordered
-from tinyweb.graph.optimize.for_softmax import schedule_for_softmax
+from tinyweb.graph.optimize.for_softmax import schedule_for_softmax, schedule_whole_rows
 
 Rule: TypeAlias = Callable[[Builder], bool]  # whether the rule is for such kernels: it has made their schedule then
 
@@ -28,6 +28,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         schedule_for_softmax, schedule_ordered, schedule_for_dots, schedule_contraction, schedule_for_c,
         schedule_shared, as_it_is,
     ),
-    "threads": (schedule_for_softmax, schedule_ordered, schedule_for_gpu, schedule_threads, as_it_is),
+    "threads": (
+        schedule_for_softmax, schedule_whole_rows, schedule_ordered, schedule_for_gpu, schedule_threads, as_it_is,
+    ),
     "arrays": (schedule_for_softmax, schedule_ordered, schedule_for_numpy, as_it_is),
 }  # fmt: skip

@@ -153,7 +153,7 @@ def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
             continue
         memory = _memory(fusion)
         stores = [_build(node, memory, recipes) for node in memory]
-        if repeated := _repeated(fusion, stores, recipes):
+        if repeated := _repeated(fusion, stores, target):
             stored |= repeated
             continue
         clashes = {s.node for s in stores if _reads_elsewhere(s)}
@@ -166,7 +166,7 @@ def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
     if spec_level():
         for s in ordered:
             if s.kernel is not None:
-                verify_work(s.form, s.kernel)
+                verify_work(s.form, s.kernel, target)
     results = tuple(memory[r] for r in roots)
     kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN and m not in scratch}
     temporaries = [m for m in dict.fromkeys(memory.values()) if m not in kept]
@@ -214,7 +214,7 @@ def _in_place(root: UOp, uses: Mapping[UOp, int], scattered: bool) -> UOp:
     return root.with_sources((place, value.src[0]))
 
 
-def _repeated(fusion: Fusion, stores: Sequence[_Store], recipes: dict[UOp, _Recipe]) -> frozenset[UOp]:
+def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Target]) -> frozenset[UOp]:
     """The maxima of scores without memory in kernels that would compute them more than once."""
     found: set[UOp] = set()
     for s in stores if fusion.attention else ():
@@ -225,7 +225,7 @@ def _repeated(fusion: Fusion, stores: Sequence[_Store], recipes: dict[UOp, _Reci
                     inside.add(u)
                     todo.append(u)
         maxima = inside & fusion.attention
-        if maxima and s.kernel is not None and repeats(s.form, s.kernel):
+        if maxima and s.kernel is not None and repeats(s.form, s.kernel, target):
             found |= maxima
     return frozenset(found)
 

@@ -12,6 +12,8 @@ from math import prod
 from tinyweb.graph.ir import Ops, ParamArg, UOp, numel_max, row_major, size_max, substitute, toposort
 from tinyweb.graph.ir.spec import SpecError
 from tinyweb.graph.schedule.attention import softmaxes
+from tinyweb.graph.schedule.whole_rows import held_rows
+from tinyweb.graph.target import Target
 
 MOST_REPEATED = 1.25  # work of a kernel over that of its parts: beyond that, memory for a part is cheaper
 LAUNCH = 1 << 14  # steps that take no longer than launching another kernel does
@@ -32,20 +34,20 @@ def needed(form: UOp) -> int:
     return total
 
 
-def repeats(form: UOp, kernel: UOp) -> bool:
+def repeats(form: UOp, kernel: UOp, target: Target | type[Target] = Target) -> bool:
     """Whether a kernel does so much more than its form needs that another launch would be cheaper."""
-    return executed(kernel) > MOST_REPEATED * needed(form) + LAUNCH
+    return executed(kernel, target) > MOST_REPEATED * needed(form) + LAUNCH
 
 
-def verify_work(form: UOp, kernel: UOp) -> None:
+def verify_work(form: UOp, kernel: UOp, target: Target | type[Target] = Target) -> None:
     """@raise SpecError: see `repeats`."""
-    if repeats(form, kernel):
-        raise SpecError(f"a kernel takes {executed(kernel)} steps for what {needed(form)} do")
+    if repeats(form, kernel, target):
+        raise SpecError(f"a kernel takes {executed(kernel, target)} steps for what {needed(form)} do")
 
 
-def executed(kernel: UOp) -> int:
+def executed(kernel: UOp, target: Target | type[Target] = Target) -> int:
     """Steps of the reductions of an unscheduled kernel, each in the innermost loop that it depends on; those of
-    scores once where `softmaxes` finds that one pass does."""
+    scores once where `softmaxes` finds that one pass does, or workgroups of the target hold whole rows."""
     total = 0
     table: dict[UOp, UOp] = {}
     for number, softmax in enumerate(softmaxes(kernel)):
@@ -55,7 +57,14 @@ def executed(kernel: UOp) -> int:
             weight = _given(s.exponential, [*rows, s.row], 2 * number + 1)
             table[s.reduce] = s.reduce.replace(src=(substitute(s.value, {s.exponential: weight}), s.reduce.src[1]))
         total += _steps([softmax.maximum])
-    return total + _steps([substitute(kernel, table)])
+    kernel = substitute(kernel, table)
+    held = held_rows(kernel, target)
+    if held is not None:
+        total += _steps(held.different)
+        numbers = {x: len(table) + i for i, x in enumerate(held.different)}
+        own = {x: [*held.rows, r] for u in held.reduces for r in u.src[1:] for x in held.products if r in x.ranges}
+        kernel = substitute(kernel, {x: _given(x, own[x], numbers[of]) for x, (of, _) in held.products.items()})
+    return total + _steps([kernel])
 
 
 def _given(value: UOp, ranges: list[UOp], number: int) -> UOp:

@@ -1,0 +1,111 @@
+"""Attention whose weights are no softmax alone, as one kernel of a GPU that holds whole rows of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.count.program import count, operations
+from tests.graph.lower.hand_kernels import run
+from tinyweb import Tensor
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
+from tinyweb.graph.lower import program_for
+from tinyweb.graph.optimize import ScheduleError, apply, from_json, heuristic, to_json
+from tinyweb.graph.optimize.whole_row import WholeRow
+from tinyweb.graph.target import Target, cpu_target, webgpu_target
+from tinyweb.tracing import capture
+
+Weights = Callable[..., Any]
+
+
+def softmax(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x.softmax(-1)
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+WEIGHTS: dict[str, Weights] = {
+    "square": lambda s, b: softmax(s) * softmax(s),
+    "bias after": lambda s, b: softmax(s) + b,
+    "relu": lambda s, b: (softmax(s) - b).relu() if isinstance(s, Tensor) else np.maximum(softmax(s) - b, 0),
+    "twice": lambda s, b: softmax(softmax(s) * 3 + b),
+}
+
+
+def attend(weights: Weights, *arrays: Any) -> Any:
+    q, k, v, b = arrays
+    return weights(q @ k.swapaxes(-1, -2), b) @ v
+
+
+def differential(q1: Any, k1: Any, q2: Any, k2: Any, v: Any) -> Any:
+    first, second = (softmax(q @ k.swapaxes(-1, -2)) for q, k in ((q1, k1), (q2, k2)))
+    return (first - second * 0.3) @ v
+
+
+def data(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.standard_normal(s, dtype=np.float32) for s in shapes]
+
+
+def agrees(target: Target, make: Callable[..., Any], arrays: list[np.ndarray]) -> None:
+    """One kernel, which computes what NumPy does."""
+    tensors = [Tensor(a) for a in arrays]
+    plan = capture(lambda: make(*tensors).realize(), target)
+    (call,) = plan.calls
+    program = program_for(call.kernel, target)
+    assert any(line.startswith("whole_row") for line in program.schedule)
+    want = make(*(a.astype(np.float64) for a in arrays))
+    place = {t.uop.buffer: a for t, a in zip(tensors, arrays)}
+    inputs = [place[b] for b in call.buffers[1:]]
+    got = run(program, target, [np.zeros(want.shape, np.float32), *inputs], {})[0]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize(("heads", "rows", "keys", "columns"), [(2, 20, 45, 16), (1, 9, 130, 10), (3, 40, 64, 32)])
+def test_values(weights: str, heads: int, rows: int, keys: int, columns: int) -> None:
+    arrays = data((heads, rows, 8), (heads, keys, 8), (heads, keys, columns), (rows, 1))
+    agrees(webgpu_target(), lambda *a: attend(WEIGHTS[weights], *a), arrays)
+
+
+@pytest.mark.parametrize("target", [webgpu_target(), nvidia_target(), amd_target()], ids=lambda t: t.name)
+def test_two_products(target: Target) -> None:
+    agrees(target, differential, data((2, 30, 8), (2, 70, 8), (2, 30, 8), (2, 70, 8), (2, 70, 16)))
+
+
+@pytest.mark.parametrize(("heads", "rows", "keys"), [(6, 33, 1500), (8, 512, 512), (4, 256, 256)])
+@pytest.mark.parametrize("products", [1, 2])
+def test_little_is_computed_again_and_nothing_stored(heads: int, rows: int, keys: int, products: int) -> None:
+    q, k = Tensor.empty(heads, rows, 64), Tensor.empty(heads, keys, 64)
+    make = (lambda: differential(q, k, q, k + 1, k)) if products == 2 else lambda: attend(WEIGHTS["square"], q, k, k, 0)
+    plan = capture(lambda: make().realize(), webgpu_target())
+    programs = [program_for(c.kernel, webgpu_target()) for c in plan.calls if c.kernel is plan.calls[-1].kernel]
+    needed = 2 * heads * rows * keys * 64 * (products + 1) + 50 * products * heads * rows * keys
+    assert sum(map(operations, programs)) <= 1.25 * needed
+    inputs = 4 * heads * 64 * (2 * rows + (products + 1) * keys)
+    assert sum(count(p).once for p in programs) <= 1.1 * inputs
+
+
+def test_rows_that_do_not_fit_are_stored() -> None:
+    q, k = Tensor.empty(2, 64, 8), Tensor.empty(2, 5000, 8)
+    for target in (webgpu_target(), replace(webgpu_target(), shared_bytes=1024), cpu_target(8, 2)):
+        plan = capture(lambda: attend(WEIGHTS["square"], q, k, k, 0).realize(), target)
+        assert len(plan.calls) == 3
+
+
+def test_it_is_data_and_refuses_what_has_no_rows() -> None:
+    q, k = Tensor.empty(2, 20, 8), Tensor.empty(2, 45, 8)
+    (call,) = capture(lambda: attend(WEIGHTS["square"], q, k, k, 0).realize(), webgpu_target()).calls
+    schedule = heuristic(call.kernel, webgpu_target())
+    assert from_json(to_json(schedule)) == schedule
+    (action,) = (a for a in schedule if isinstance(a, WholeRow))
+    with pytest.raises(ScheduleError, match="bind it before"):
+        apply(call.kernel, (action,))
+    (product,) = capture(lambda: (q @ k.transpose(-1, -2)).realize(), webgpu_target()).calls
+    with pytest.raises(ScheduleError, match="no products"):
+        apply(product.kernel, (WholeRow("r0", 16),))
