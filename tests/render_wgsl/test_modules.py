@@ -54,11 +54,10 @@ def test_row_sums() -> None:
             r3_0 = v0 + v1;
           }
           let v2 = r3_0;
-          let v3 = t0 * 4i;
-          s2[v3 >> 2u] = v2;
+          s2[t0] = v2;
           workgroupBarrier();
-          let v4 = s2[v3 >> 2u];
-          if (t0 < 1i) { p0[g0] = v4.z; }
+          let v3 = s2[t0];
+          if (t0 < 1i) { p0[g0] = v3.z; }
         }
     """
     same(w.program("row_sums", (5, 1, 1), (32, 1, 1)), {"m": 0, "n": 1}, want)

@@ -5,12 +5,16 @@ import math
 import pytest
 
 from tests.native_runtimes.programs import Writer, elementwise, index
+from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.graph.ir.ops import ELEMENTWISE, TRANSCENDENTAL
+from tinyweb.graph.lower import program_for
+from tinyweb.graph.target import webgpu_target
 from tinyweb.render_wgsl import bindings, has_uniform, render
 from tinyweb.render_wgsl.wgsl_ops import EMITTERS
+from tinyweb.tracing import capture
 
 F32, I32, U32 = dtypes.float32, dtypes.int32, dtypes.uint32
 
@@ -85,3 +89,11 @@ def test_an_atomic_store_needs_atomic_memory() -> None:
     w.store(out, index(0), UOp.const(1, U32), kind="atomic_xor")
     with pytest.raises(DeviceError, match="cannot store with 'atomic_xor'"):
         render(w.program("strange"), {})
+
+
+def test_entries_of_vectors_are_not_shifted() -> None:
+    """Of a product of matrices all operands are vectors but one, and no index is divided by their width."""
+    a, b = Tensor.empty(512, 512), Tensor.empty(512, 512)
+    (call,) = capture(lambda: (a @ b).realize(), webgpu_target()).calls
+    text = render(program_for(call.kernel, webgpu_target()), {})
+    assert text.count("array<vec4<f32>") == 4 and ">> 2u]" not in text

@@ -210,7 +210,8 @@ def test_spelling(inputs: list[DType], output: DType, compute: Callable[..., UOp
         text = render(elementwise("p", inputs, output, lambda *x, w=width: compute(w, *x), 4, width), {})
         named = " ".join(re.findall(r"^  (let c\d = .*)$", text, re.MULTILINE))
         (stored,) = re.findall(r"^  p0\[.*\] = (.*);$", text, re.MULTILINE)
-        stored = re.sub(r"v([123])", lambda m: "abc"[int(m[1]) - 1], stored)
+        for letter, name in zip("abc", re.findall(r"^  let (v\d) = p\d\[.*;$", text, re.MULTILINE)):
+            stored = re.sub(rf"\b{name}\b", letter, stored)
         assert f"{named} {stored}".strip() == want
         assert ("fn maximum" in text) == ("maximum_x" in want) and ("fn f32_to" in text) == ("f32_to" in want)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
@@ -40,6 +40,7 @@ class Kernel:
         self._widths = _memory_widths(program)
         self._atomic = {i.slot for i in program.params if i.atomic}
         self._inline = Inlining(program)
+        self._entries = _entries(program, self._width)
         self._matrices = _matrix_types(program)
         self._top, self._out = Text(), Text()
         self._prologue: list[str] = []
@@ -166,6 +167,9 @@ class Kernel:
             self._load(u)
         elif u.op is Ops.STORE:
             self._store(u)
+        elif u in self._entries:
+            if u not in self._inline:
+                self.named(u.src[0])
         elif u.op in EMITTERS:
             self._define(u)
         else:
@@ -249,6 +253,8 @@ class Kernel:
         width = self._width(memory)
         if index.op is Ops.CONST:
             return f"{name}[{(index.arg + offset) // width}]"
+        if index in self._entries:
+            return f"{name}[{bare(self.x(index.src[0]))}]"
         text = self.x(index)
         if width > 1:
             return f"{name}[{text} >> {width.bit_length() - 1}u]"
@@ -359,6 +365,18 @@ def _matrix_types(program: Program) -> dict[UOp, str]:
             found[b] = f"subgroup_matrix_right<{scalar_name(b.dtype)}, {columns}, {steps}>"
             found[memory_of(c.src[0])] = f"subgroup_matrix_result<{scalar_name(c.dtype)}, {columns}, {rows}>"
     return found
+
+
+def _entries(program: Program, width: Callable[[UOp], int]) -> set[UOp]:
+    """Products that only say where vectors of memory lie: an entry's number, times the elements of one."""
+    found: set[UOp] = set()
+    others: set[UOp] = set()
+    for u in program.uops:
+        access = u.op in (Ops.LOAD, Ops.STORE)
+        for i, s in enumerate(u.src):
+            product = access and i == 1 and s.op is Ops.MUL and s.src[1].op is Ops.CONST
+            (found if product and s.src[1].arg == width(memory_of(u.src[0])) > 1 else others).add(s)
+    return found - others
 
 
 def _memory_widths(program: Program) -> dict[UOp | int, int]:

@@ -14,6 +14,7 @@ from tinyweb.graph.lower.broadcast import broadcast
 from tinyweb.graph.lower.conversion import convert_by_bits
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.devectorize import devectorize
+from tinyweb.graph.lower.entries import address_entries
 from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.int64 import split_int64
 from tinyweb.graph.lower.layouts import lay_out
@@ -55,6 +56,8 @@ def lower(kernel: UOp, target: Target) -> Program:
     expanded = convert_by_bits(split_int64(expanded, target), target)
     if target.has_threads:
         expanded = swizzle(choose_in_loads(expanded))
+    if target.vector_entries:
+        expanded = address_entries(expanded)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(
             f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"

@@ -16,14 +16,17 @@ def linearize(sink: UOp) -> list[UOp]:
     depth = _depths(end_of)
     scopes = {u: max(u.ranges, key=lambda r: depth[r], default=None) for u in order}
     used: dict[UOp, set[UOp | None]] = {}
+    values: set[UOp] = set()  # what is more than an address
     for u in reversed(order):
-        # an offset costs nothing where it is added, and a register where it waits for a loop
-        offset = u.op is Ops.ADD and u.dtype is dtypes.index and u.src[1].op is Ops.CONST
+        # an offset costs nothing where it is added, and a register where it waits for a loop; so an address
+        offset = u.op is Ops.ADD or (u.op is Ops.MUL and u not in values)
+        offset = offset and u.dtype is dtypes.index and u.src[1].op is Ops.CONST
         if offset and len(within := used[u]) == 1:
             (scopes[u],) = within
         for s in u.src:
             # what a loop's size is made of stays where it is
             used.setdefault(s, set()).update((u, None) if u.op in (Ops.RANGE, Ops.END) else (scopes[u],))
+        values.update(u.src if u.op not in (Ops.LOAD, Ops.STORE) else ())
 
     # per loop (None: outside of all) what happens directly in it: nodes, and loops at the place of their END
     members: dict[UOp | None, list[UOp]] = {None: []}
