@@ -145,14 +145,20 @@ def grouped(k: Analysis, dominant: UOp) -> Schedule:
 def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> None:
     """A workgroup per row or a few: its threads reduce together, then write the row together."""
     k = b.k
+    along, width = stored_axis(b, apart)
+    found = dict(vector_axis(b, k.loads_of(u), list(u.src[1:])) for u in k.reduces)
+    # what is written of a row, and kept for that, lies in the vectors that are reduced
+    alike = {r for r in found if r is not None and along is not None and k.exact(r) == k.exact(along)}
+    width = min([width, *(found[r] for r in alike)])
     for u in k.reduces:
-        axis, width = vector_axis(b, k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name])
-        if axis is not None:
-            b.tile(axis.arg.name, width, AxisKind.VECTOR)
+        for r in u.src[1:]:
+            if r in found and b.left(r) == r.arg.name:
+                b.tile(r.arg.name, width if r in alike else found[r], AxisKind.VECTOR)
         for r in u.src[1:] if k.volume({*u.src[1:]}) <= SMALL_WINDOW else ():
             if b.left(r):
                 b.bind(b.left(r), AxisKind.UNROLL)
-    width = b.target.vector_lanes if vector_along_stores(b, apart) else 1
+    if along is not None:
+        b.tile(along.arg.name, width, AxisKind.VECTOR)
     # threads keep what they have computed of a row, if that is few elements, for what else they need of it
     mark = b.mark()
     for kept in (*KEPT, 0):
@@ -333,8 +339,15 @@ def _slides(k: Analysis, load: UOp, r: UOp, q: UOp) -> bool:
 
 
 # -- vectors and lanes ------------------------------------------------------------------------------------------
-def vector_along_stores(b: Builder, axes: list[UOp]) -> bool:
-    """Whether there was such an axis."""
+def vector_along_stores(b: Builder, axes: list[UOp]) -> None:
+    """A vector along the axis that stores follow, if there is one."""
+    axis, width = stored_axis(b, axes)
+    if axis is not None:
+        b.tile(axis.arg.name, width, AxisKind.VECTOR)
+
+
+def stored_axis(b: Builder, axes: list[UOp]) -> tuple[UOp | None, int]:
+    """The axis that stores follow, and the vector's width along it."""
     k, best, width = b.k, None, 1
     for r in axes if not k.pointer_chasing else ():
         follow = [s for s in k.stores if k.contiguous(s, r)]
@@ -343,9 +356,7 @@ def vector_along_stores(b: Builder, axes: list[UOp]) -> bool:
         fits = k.width(follow, r, max(widest(b, follow), 32 // narrow)) if follow else 1
         if fits > width:
             best, width = r, fits
-    if best is not None:
-        b.tile(best.arg.name, width, AxisKind.VECTOR)
-    return best is not None
+    return best, width
 
 
 def vector_axis(b: Builder, loads: list[UOp], axes: list[UOp]) -> tuple[UOp | None, int]:
