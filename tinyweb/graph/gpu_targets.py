@@ -8,7 +8,6 @@ from dataclasses import replace
 from tinyweb.dtype import dtypes
 from tinyweb.graph.target import CONVERSION, POINTERS, Target, cpu_target, webgpu_target
 
-BUSY = 1 << 15  # threads that keep a card busy: 256 for each of 128 processors
 EXP2_DIGITS = 22  # of ex2.approx (PTX ISA) and v_exp_f32, which have an error of 2 units and of 1
 _F64 = frozenset({dtypes.float64})
 _F16 = frozenset({dtypes.float16})
@@ -82,7 +81,7 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
         storage=_ANY.storage | _F64 | _F16 | (_BF16 if ampere else frozenset()),
         shared_bytes=_NVIDIA_SHARED.get(arch, 227) << 10, max_workgroup=(1024, 1024, 64), max_invocations=256,
         subgroups=True, instructions=(*matrices, "dot4_words"), loads_rows=True, copies_ahead=ampere, max_vector=16,
-        thread_registers=255, busy_threads=BUSY, logic_operands=3, neighbours=32, exp2_digits=EXP2_DIGITS,
+        thread_registers=255, logic_operands=3, neighbours=32, exp2_digits=EXP2_DIGITS,
     )  # fmt: skip
 
 
@@ -108,7 +107,7 @@ def amd_target(arch: str = "gfx1100") -> Target:
         _ANY, name=arch, language="hip", arithmetic=_ANY.arithmetic | _F64,
         storage=_ANY.storage | _F64 | _F16 | _BF16, max_vector=16,
         shared_bytes=(160 if arch == "gfx950" else 64) << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
-        subgroups=True, thread_registers=256, busy_threads=BUSY, neighbours=64 if generation[1] == "9" else 32,
+        subgroups=True, thread_registers=256, neighbours=64 if generation[1] == "9" else 32,
         exp2_digits=EXP2_DIGITS, logic_operands=3,
         instructions=(*_AMD_MATRICES.get(arch, ()), *(("dot4_words",) if dots else ())),
     )  # fmt: skip

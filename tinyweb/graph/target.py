@@ -14,7 +14,7 @@ _ALL_C = _WIDE | {
 
 
 THREAD_REGISTERS = 128  # of a thread, where nothing is known of the GPU
-BUSY_THREADS = 1 << 13  # threads that keep the GPU of a phone or of a laptop's processor busy
+BUSY_THREADS = 1 << 15  # threads that keep a GPU busy: 256 for each of 128 processors; fewer processors lose little
 CONVERSION = 4.0  # steps that GPUs take, beside one of logic: NVIDIA's do 16 in a cycle of a multiprocessor, and 64
 POINTERS = 2**31 - 1  # parameters of a function of C: there is no limit
 
@@ -161,13 +161,12 @@ def webgpu_target(
     matrices: tuple[str, ...] = (),
     subgroup_threads: int = 0,
     thread_registers: int = THREAD_REGISTERS,
-    busy_threads: int = BUSY_THREADS,
 ) -> Target:
     """WebGPU; by default what it guarantees everywhere (the specification's default limits, no optional features).
 
     `f16`: the feature shader-f16. Without it half floats lie in memory as pairs in words. `matrices`: what the adapter
     lists as configurations of subgroup matrices; `subgroup_threads`: the most that one of its subgroups has;
-    `thread_registers`: what one of its threads has; `busy_threads`: how many keep it busy.
+    `thread_registers`: what one of its threads has.
     """
     half = frozenset({dtypes.float16} if f16 else ())
     storage = half | {dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}
@@ -178,7 +177,6 @@ def webgpu_target(
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
         scattered_stores=True, scattered_loads=True, convert_cost=CONVERSION, vector_entries=True,
         instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads, thread_registers=thread_registers,
-        busy_threads=busy_threads,
     )  # fmt: skip
 
 

@@ -19,6 +19,12 @@ def exchange_step(count: int) -> int:
     return 1 << (((count - 1).bit_length() + 1) // 2)
 
 
+def exchanged(count: int) -> int:
+    """Operations of as many threads that each combine what all of them have."""
+    step = exchange_step(count)
+    return count * (count if count <= FLAT_EXCHANGE else step + -(-count // step))
+
+
 def refusal(kernel: UOp, target: Target) -> str:
     """Why a scheduled kernel is not worth lowering for the target, or cannot be; empty where nothing speaks against
     it.

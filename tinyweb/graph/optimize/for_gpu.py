@@ -11,7 +11,7 @@ from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import LANES, Builder
-from tinyweb.graph.optimize.cost import exchange_bytes
+from tinyweb.graph.optimize.cost import exchange_bytes, exchanged
 from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.for_matrices import grid_of_tiles
 from tinyweb.graph.optimize.for_product import (
@@ -34,6 +34,8 @@ SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share
 MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
 KEPT = (32, 256)  # elements of a row that a thread keeps: in registers, or in an array where its row is too long
 WIDE = 128  # bits of the widest load
+SPARSE = 4  # so many times fewer threads do where more would compute alike what one of them may keep
+EXCHANGED = 2  # steps of a sum for an operation of what threads exchange of it
 IN_FLIGHT = 4  # loads of a thread before it needs the first of them
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
@@ -80,7 +82,7 @@ def divide(b: Builder) -> list[str]:
         part, along = gcd(*at, k.size(r)), any(k.contiguous(s, r) for s in k.stores)
         blocks = part // lanes if along and part % lanes == 0 else part
         steps = k.size(r) // blocks
-        few = k.volume(k.outputs) < b.target.busy_threads * steps
+        few = k.volume(k.outputs) < b.target.busy_threads // SPARSE * steps
         if not at or (along and part < NARROW) or steps > NARROW or few:
             continue
         names = [*(o.arg.name for o in k.outputs if o is not r), r.arg.name]
@@ -97,7 +99,7 @@ def repeat(b: Builder, r: UOp) -> bool:
     functions = [u for u in k.kernel.toposort() if u.op in FUNCTIONS and u.src[-1].op is not Ops.CONST]
     if all(r in u.src[-1].ranges for u in functions):
         return False
-    spare = k.volume(k.outputs) // (b.target.vector_lanes * b.target.busy_threads)
+    spare = k.volume(k.outputs) // (b.target.vector_lanes * b.target.busy_threads // SPARSE)
     factor = max((f for f in range(1, min(spare, MOST_REPEATED) + 1) if steps % f == 0), default=1)
     if 1 < factor < steps:
         b.split(b.left(r), factor)
@@ -255,7 +257,10 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         return
     # few outputs, and neighbours in memory, are shared by threads that have enough for what they add to the exchange
     count, few = 1, ALONG if axis in bound and steps >= 2 * ALONG else 1
+    elements = steps * (width if axis in bound else 1)
     while (outputs * count < t.busy_threads or count < few) and count * 8 <= steps and count < most(b):
+        if exchanged(2 * count) * EXCHANGED > elements:
+            break
         count *= 2
     if count < 4:
         outputs //= window(b, follow or loads, bound, rows, outputs)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import BUSY_THREADS, THREAD_REGISTERS, Target, webgpu_target
+from tinyweb.graph.target import THREAD_REGISTERS, Target, webgpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.protocol import Launch, Unprepared
@@ -21,7 +21,6 @@ from tinyweb.render_wgsl import bindings, has_uniform, render
 MAX_VARIABLES = 64  # of one process: the uniform buffer has a slot for each
 MAX_BIND_GROUPS = 4096
 DISCRETE_REGISTERS = 255  # of a thread, as cards of NVIDIA and AMD have
-DISCRETE_THREADS = 1 << 15  # that keep such a card busy
 
 
 @dataclass(eq=False)
@@ -49,7 +48,6 @@ def target_of(adapter: Adapter) -> Target:
         shared_bytes=adapter.shared_bytes,
         max_binding_bytes=min(adapter.max_buffer_bytes, adapter.max_binding_bytes),
         thread_registers=DISCRETE_REGISTERS if adapter.discrete else THREAD_REGISTERS,
-        busy_threads=DISCRETE_THREADS if adapter.discrete else BUSY_THREADS,
     )
 
 
