@@ -75,6 +75,17 @@ class _Running:
     after: UOp
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """What a step of a REDUCE's loops does, its accumulator, the index of a sum in it, and lanes that are added up
+    after the loops."""
+
+    updates: tuple[UOp, ...]
+    memory: UOp
+    index: UOp
+    lanes: Sequence[UOp] = ()
+
+
 class _Reduces(Staging):
     """Rebuilds a kernel's values from the sources up, group of merged REDUCEs by group."""
 
@@ -144,62 +155,15 @@ class _Reduces(Staging):
         loops.sort(key=nest_key)
         threads = sorted((r for r in bound if r.op is Ops.SPECIAL), key=lambda r: -int(r.arg[1]))
         outer = self._outer(first)
-        updates: list[UOp] = []
-        results: list[tuple[UOp, UOp]] = []  # accumulator, its index
-        kept_lanes: list[list[UOp]] = []
-        values: list[UOp] = []
-        for u in group:
-            if not loops and u.src[0].op is Ops.RESCALE:
-                values.append(self.done[u.src[0].src[0]])
-                continue
-            if u in self.running:
-                run = self.running[u]
-                updates.append(run.inside.store(run.index, run.after))
-                results.append((run.memory, run.index))
-                kept_lanes.append([])
-                continue
-            if u.src[0].op is Ops.RESCALE and (joined := self.joined.get(u.src[0].src[0])) is not None:
-                acc, index, ends = joined
-                updates.extend(ends)
-                results.append((acc, index))
-                kept_lanes.append([])
-                continue
-            if u.src[0].op is Ops.RESCALE:
-                inner, factor = (self.done[s] for s in u.src[0].src)
-                acc, index = self._accumulator(u, self.done[u.src[0]], [])
-                inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
-                total = UOp(Ops.MULADD, u.dtype, (inside.load(index), factor, inner))
-                updates.append(inside.store(index, total))
-                results.append((acc, index))
-                kept_lanes.append([])
-                continue
-            lanes = [r for r in bound if is_lane(r) and r in self.done[u.src[0]].lanes]
-            idle = prod(lane_count(r) for r in bound if is_lane(r) and r not in lanes)
-            value = self._repeated(u, self.done[u.src[0]], idle)
-            matrix = matrix_of(self.target.instructions, u)
-            if matrix is not None and idle == 1:
-                held = matrix[0].fragments is not None
-                update, result = (self._held if held else self._matrices)(u, *matrix, lanes, outer, loops)
-                updates.append(update)
-                results.append(result)
-                kept_lanes.append([])
-                continue
-            if not loops:
-                values.append(self._over_lanes(u, value, lanes))
-                continue
-            kept = self._kept(value, lanes)
-            kept_lanes.append(kept)
-            inner = self._over_lanes(u, value, [r for r in lanes if r not in kept])
-            acc, index = self._accumulator(u, inner, kept)
-            init = acc.after(*outer).store(index, identity(u.arg, u.dtype))
-            inside = acc.after(init, *loops)
-            updates.append(inside.store(index, accumulate(u.arg, inside.load(index), inner)))
-            results.append((acc, index))
-        if updates:
-            ends = close_loops(updates, loops, {r: self.last.pop(r) for r in loops if r in self.last})
-            self.joined |= {u: (*result, ends) for u, result in zip(group, results) if self._rescaled(u) is not None}
-            for u, (acc, index), kept in zip(group, results, kept_lanes):
-                values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
+        made = [self._member(u, bound, outer, loops) for u in group]
+        sums = {u: p for u, p in zip(group, made) if isinstance(p, _Sums)}
+        updates = [e for p in sums.values() for e in p.updates]
+        ends = close_loops(updates, loops, {r: self.last.pop(r) for r in loops if r in self.last}) if updates else ()
+        self.joined |= {u: (p.memory, p.index, ends) for u, p in sums.items() if self._rescaled(u) is not None}
+        values = [
+            self._over_lanes(u, p.memory.after(*ends).load(p.index), p.lanes) if isinstance(p, _Sums) else p
+            for u, p in zip(group, made)
+        ]
         if joint:
             threads = sorted({r for u in group for r in u.src[1:] if r.op is Ops.SPECIAL}, key=lambda r: -int(r.arg[1]))
             apart: dict[tuple[UOp, ...], list[int]] = {}
@@ -212,6 +176,39 @@ class _Reduces(Staging):
                         values[i] = value
             return values
         return self._exchange(group, values, threads, outer) if threads else values
+
+    def _member(self, u: UOp, bound: tuple[UOp, ...], outer: list[UOp], loops: list[UOp]) -> UOp | _Sums:
+        """A REDUCE of a group: its value, or what a step of the loops does for it."""
+        rescaled = u.src[0].op is Ops.RESCALE
+        if rescaled and not loops:
+            return self.done[u.src[0].src[0]]
+        if u in self.running:
+            run = self.running[u]
+            return _Sums((run.inside.store(run.index, run.after),), run.memory, run.index)
+        if rescaled and (joined := self.joined.get(u.src[0].src[0])) is not None:
+            acc, index, ends = joined
+            return _Sums(ends, acc, index)
+        if rescaled:
+            inner, factor = (self.done[s] for s in u.src[0].src)
+            acc, index = self._accumulator(u, self.done[u.src[0]], [])
+            inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
+            total = UOp(Ops.MULADD, u.dtype, (inside.load(index), factor, inner))
+            return _Sums((inside.store(index, total),), acc, index)
+        lanes = [r for r in bound if is_lane(r) and r in self.done[u.src[0]].lanes]
+        idle = prod(lane_count(r) for r in bound if is_lane(r) and r not in lanes)
+        value = self._repeated(u, self.done[u.src[0]], idle)
+        matrix = matrix_of(self.target.instructions, u)
+        if matrix is not None and idle == 1:
+            held = matrix[0].fragments is not None
+            update, result = (self._held if held else self._matrices)(u, *matrix, lanes, outer, loops)
+            return _Sums((update,), *result)
+        if not loops:
+            return self._over_lanes(u, value, lanes)
+        kept = self._kept(value, lanes)
+        inner = self._over_lanes(u, value, [r for r in lanes if r not in kept])
+        acc, index = self._accumulator(u, inner, kept)
+        inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
+        return _Sums((inside.store(index, accumulate(u.arg, inside.load(index), inner)),), acc, index, kept)
 
     def _matrices(
         self, u: UOp, instruction: Instruction, match: Match, lanes: list[UOp], outer: list[UOp], loops: list[UOp]
@@ -303,7 +300,7 @@ class _Reduces(Staging):
             out = out * value
         return out
 
-    def _over_lanes(self, u: UOp, value: UOp, lanes: list[UOp]) -> UOp:
+    def _over_lanes(self, u: UOp, value: UOp, lanes: Sequence[UOp]) -> UOp:
         return UOp(Ops.REDUCE, u.dtype, (value, *lanes), u.arg) if lanes else value
 
     def _kept(self, value: UOp, lanes: list[UOp]) -> list[UOp]:
