@@ -106,7 +106,7 @@ def test_against_transformers(judged, name: str) -> None:
     "name", [name if name in SAMPLES else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
 )
 def test_devices(judged, name: str, device: str) -> None:
-    check(*judged(name), device, 3)
+    check(*judged(name), device, 3 if name in SAMPLES else STEPS)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_a_name_that_is_not_there(hub: Hub) -> None:
 def test_a_hub_that_fails(hub: Hub) -> None:
     fill(hub)
     hub.status = 503
-    assert "it was not downloaded before" in refused()
+    assert "it answers with status 503, and it was not downloaded before. Wait and run" in refused()
     hub.status = 429
     assert "allows no more downloads for now" in refused()
 

@@ -177,10 +177,14 @@ def _cached(source: HubName, wanted: Wanted, error: BaseException) -> Path:
             )
         )
     except (LocalEntryNotFoundError, FileNotFoundError):
-        why = "HF_HUB_OFFLINE is set" if isinstance(error, OfflineModeIsEnabled) else "there is no connection"
+        why, advice = "there is no connection", "Go online"
+        if isinstance(error, OfflineModeIsEnabled):
+            why = "HF_HUB_OFFLINE is set"
+        elif isinstance(error, HfHubHTTPError) and error.response is not None:
+            why, advice = f"it answers with status {error.response.status_code}", "Wait"
         raise SourceError(
             f"there is no folder {source.repository} here, and it cannot be fetched from {constants.ENDPOINT}: {why}, "
-            "and it was not downloaded before. Go online and run the same command again; it goes on where it stopped"
+            f"and it was not downloaded before. {advice} and run the same command again; it goes on where it stopped"
         ) from None
     names = [str(PurePosixPath(*p.relative_to(folder).parts)) for p in folder.rglob("*") if p.is_file()]
     choice = _choose(source, wanted, names)
