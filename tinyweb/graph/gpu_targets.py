@@ -66,15 +66,15 @@ _NVIDIA_WARPGROUPS = tuple(
 )
 
 
-def nvidia_target(arch: str = "sm_90", *, tf32: bool = False) -> Target:
+def nvidia_target(arch: str = "sm_90", *, tf32: bool = False, portable: bool = False) -> Target:
     """An NVIDIA GPU of one of the architectures NVIDIA; ValueError for others. `tf32`: products of float32 may round
-    their factors to 10 binary digits, which tensor cores do.
+    their factors to 10 binary digits, which tensor cores do. `portable`: without what no later architecture has.
     """
     if arch not in NVIDIA:
         raise ValueError(f"no NVIDIA architecture is called {arch!r}: choose one of {', '.join(NVIDIA)}")
     ampere = arch != "sm_75"  # or later: brain floats, copies that arrive later, matrices of integers and brain floats
     matrices = (*_NVIDIA_MATRICES, *(("mma_sync_16x16x8_tf32",) if tf32 else ())) if ampere else ()
-    matrices = (*(_NVIDIA_WARPGROUPS if arch in ("sm_90", "sm_90a") else ()), *matrices)
+    matrices = (*(_NVIDIA_WARPGROUPS if arch in ("sm_90", "sm_90a") and not portable else ()), *matrices)
     matrices += _NVIDIA_MATRICES_F8 if arch not in ("sm_75", "sm_80", "sm_86") else ()
     return replace(
         _ANY, name=arch, language="cuda", arithmetic=_ANY.arithmetic | _F64,

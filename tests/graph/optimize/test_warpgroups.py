@@ -162,6 +162,7 @@ def test_only_hopper_has_them() -> None:
     for arch in NVIDIA:
         has = any(INSTRUCTIONS[n].shared for n in nvidia_target(arch).instructions)
         assert has == (arch in ("sm_90", "sm_90a"))
+        assert not any(INSTRUCTIONS[n].shared for n in nvidia_target(arch, portable=True).instructions)
     program = lower(optimize(product(48, 512, 256, F16).kernel, SM_90), SM_90)
     names = {u.arg.name for u in program.uops if isinstance(u.arg, Fragments)}
     assert names == {"mma_sync_16x16x16_f16"}

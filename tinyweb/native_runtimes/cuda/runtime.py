@@ -56,7 +56,8 @@ class CudaRuntime(Turns, Replaying):
         self._device = open_device(self._driver, index, version()[0])
         self.device_name = device_name(self._driver, self._device)
         self.arch = architecture(10 * self._attribute(MAJOR) + self._attribute(MINOR))
-        self.target: Target = nvidia_target(f"sm_{self.arch.partition('_')[2]}")
+        kind, _, number = self.arch.partition("_")
+        self.target: Target = nvidia_target(f"sm_{number}", portable=kind != "sm")
         self._generation = 0
         self._why_not: str | None = None  # the device cannot be used any more
         self._stuck: str | None = None  # a kernel that has not ended
