@@ -43,7 +43,8 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, int]]] = {
     "norm": (lambda x: x.layer_norm(6).gelu(), {"x": X}, {}),
     "functions": (
         lambda x: [x.exp(), x.sin(), x.abs().log1p(), x.tanh(), x.erf(), x.round(), x.trunc(), x.floor(), x.sign(),
-                   x.exp2(), x.abs().log2(), x.expm1(), x.abs().log10(), x.silu(), x.abs().pow(1.7), x.rsqrt().isnan()],
+                   x.exp2(), x.abs().log2(), x.expm1(), x.abs().log10(), x.silu(), x.abs().pow(1.7), x.rsqrt().isnan(),
+                   x.fmod(0.3), x % -0.7],
         {"x": X}, {}),
     "integers": (
         lambda x: [x // 3, x % 5, x < 2, x.eq(3), x.cast("int8") * 100, x.cast("uint8") + 200, x.clamp(-3, 3),

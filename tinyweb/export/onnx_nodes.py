@@ -361,5 +361,5 @@ EMIT: dict[Ops, Emit] = {
     Ops.TRUNC: _trunc, Ops.FLOORDIV: _floordiv, Ops.SHL: _shift, Ops.SHR: _shift, Ops.EXPM1: _expm1,
     Ops.LOG1P: _log1p, Ops.ERFC: _erfc, Ops.EXP2: _scaled("Exp", LN2, None), Ops.LOG2: _scaled("Log", None, LOG2E),
     Ops.LOG10: _scaled("Log", None, LOG10E), Ops.REDUCE: _reduce, Ops.SCAN: _scan, Ops.TAKE: _take,
-    Ops.SCATTER: _scatter,
+    Ops.SCATTER: _scatter, Ops.FMOD: lambda n, u: n.add("Mod", *n.operands(u), fmod=1),
 }  # fmt: skip
