@@ -52,6 +52,24 @@ def test_columns_whose_lines_meet_in_a_set_are_not_stored_together(size: int, si
     assert vector.startswith("bind(i3" if side_by_side else "bind(i1")
 
 
+@pytest.mark.parametrize("size", [7, 9])
+def test_wide_windows_are_summed_in_vectors_of_outputs(size: int) -> None:
+    """Not along the window, where weights lie so too but in two lanes; eight rows take the same weights."""
+    image, weights = Tensor.empty(1, 64, 40, 40), Tensor.empty(64, 1, size, size)
+    kernel = capture(lambda: image.conv2d(weights, padding=size // 2, groups=64).realize()).calls[-1].kernel
+    assert [str(a) for a in heuristic(kernel, cpu_target(16, 2))] == [
+        "split(i3, 8)", "bind(i3.1, vector)", "split(i2, 8)", "bind(i2.1, unroll)", "bind(i1, grid.x)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 2048), (16, 1024)])
+def test_weights_whose_rows_lie_pages_apart_are_read_along_them(rows: int, columns: int) -> None:
+    """A few columns of each would take a line that is gone before the next few."""
+    kernel = capture(lambda: (Tensor.empty(rows, 256) @ Tensor.empty(256, columns)).realize()).calls[-1].kernel
+    (vector,) = (a for a in map(str, heuristic(kernel, wasm_target(2))) if a.endswith("vector)"))
+    assert vector.startswith("bind(i1")
+
+
 @pytest.mark.parametrize(("columns", "block"), [(768, 128), (1024, 512), (2304, 256)])
 def test_a_vector_times_a_matrix_is_shared_evenly(columns: int, block: int) -> None:
     """Three blocks would leave one of two threads without work for half of the time."""

@@ -33,6 +33,7 @@ DEEP_ENOUGH = 128
 STEP, NEAR, FETCH, RUN, SINGLE, CONVERTED, SCATTER, LINE = 0.8, 0.125, 0.5, 0.4, 1.5, 0.5, 1.0, 12
 WAYS = 8  # of the first-level cache: it holds no more panels' lines that are filled together
 WAY = 4096  # bytes: addresses so far apart are in one set
+LINE_NEAR = 16 * NEAR  # a line of which a step takes a few elements
 SMALL = 4  # rows of a tile whose operands are read as they lie
 LATENCY = 4  # of an addition
 
@@ -139,19 +140,22 @@ class Contraction:
                 waste *= -(-size // n) * n / size
         cost = waste * step / (tile.rows * tile.columns)
         if not all(k.contiguous(s, tile.column) for s in k.stores):
-            beside = all(k.contiguous(s, tile.row) and not self.crowded(s, tile) for s in k.stores)
+            beside = all(k.contiguous(s, tile.row) and not self.crowded(s, tile.column, tile.columns) for s in k.stores)
             cost += (SCATTER if beside else LINE) / self.steps
         reuse = min(k.volume(self.rows_of(tile)), 512)
         cost += self.packing(tile.column, tile.columns) / reuse
-        if self.must_pack(tile) and not self.frozen(tile.row):
-            cost += self.packing(self.bound[-1], 4) / min(k.volume(self.columns_of(tile)), 128)
+        if self.must_pack(tile):
+            if not self.frozen(tile.row):
+                cost += self.packing(self.bound[-1], 4) / min(k.volume(self.columns_of(tile)), 128)
+        elif self.far(tile):
+            cost += LINE_NEAR / (tile.rows * tile.columns)
         return cost
 
-    def crowded(self, store: UOp, tile: Tile) -> bool:
-        """Whether lines that the tile's columns are stored to meet in sets of the first-level cache, which have fewer
+    def crowded(self, access: UOp, along: UOp, count: int) -> bool:
+        """Whether the lines of so many steps along an axis meet in sets of the first-level cache, which have fewer
         ways: they are gone before the next rows come."""
-        apart = abs(self.k.step(store, tile.column)) * store.src[2].dtype.nbytes(1)
-        return apart > 0 and tile.columns > WAYS * (WAY // gcd(apart, WAY))
+        apart = abs(self.k.step(access, along)) * access.src[0].dtype.nbytes(1)
+        return apart > 0 and count > WAYS * (WAY // gcd(apart, WAY))
 
     def step(self, rows: int, columns: int, broadcast: bool = True) -> float:
         """Cycles of a step of the reduction for that many vectors of sums: loads overlap with arithmetic, not fully."""
@@ -201,11 +205,20 @@ class Contraction:
 
     def must_pack(self, tile: Tile) -> bool:
         """Whether the rows' operand is not read in runs of float32 where it lies."""
+        step = self.bound[-1]
         for u in self.touched[tile.row]:
             plain = self.value[u] is u and len(u.src) == 2 and u.dtype is dtypes.float32
-            if not plain or not any(self.k.contiguous(u, r) for r in (self.bound[-1], tile.row)):
+            if not plain or not any(self.k.contiguous(u, r) for r in (step, tile.row)):
                 return True
-        return False
+        # what comes from further away for each of several panels
+        return self.far(tile) and self.k.volume(self.columns_of(tile)) > tile.columns
+
+    def far(self, tile: Tile) -> bool:
+        """Whether the steps of the rows' operand, where it lies, take lines that are gone before the next rows come."""
+        step = self.bound[-1]
+        return any(
+            not self.k.contiguous(u, step) and self.crowded(u, step, self.k.size(step)) for u in self.touched[tile.row]
+        )
 
 
 @dataclass(frozen=True)
