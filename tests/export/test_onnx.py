@@ -353,12 +353,12 @@ def test_the_report_of_a_long_range(tmp_path: Path) -> None:
 
 def test_sizes_on_the_command_line() -> None:
     assert sizes(["a=1", "b=16,64,16", "c=2:4"]) == {"a": [1], "b": [16, 64], "c": range(2, 5)}
-    assert sizes(["a=32:640:32"]) == {"a": range(32, 641, 32)}
+    assert sizes(["a=32:640:32", "x[0]=y[0]"]) == {"a": range(32, 641, 32), "x[0]": "y[0]"}
     for wrong in (
         "a",
         "a=",
         "=1",
-        "a=x",
+        "a=1x",
         "a=4:2",
         "a=-1",
         "a=1,-1",
@@ -370,6 +370,19 @@ def test_sizes_on_the_command_line() -> None:
     ):
         with pytest.raises(ExportError, match="--dim"):
             sizes([wrong])
+
+
+def test_sizes_that_are_the_same(tmp_path: Path) -> None:
+    """Columns of a table, say, whose sizes an exporter gave no names."""
+    columns = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [None, 1]) for n in ("a", "b")]
+    path = graph_of(tmp_path / "m.onnx", [helper.make_node("Concat", ["a", "b"], ["y"], axis=1)], columns, ["y"])
+    dims: dict[str, Any] = {"a[0]": range(1, 9), "b[0]": "a[0]"}
+    made = export_onnx(path, tmp_path / "site", OnnxOptions(dims, targets=["wasm"], page=False))
+    assert [v["name"] for v in made["variables"]] == ["a[0]"]
+    assert inspect_source(path, dims)["assumed"] == {"a[0]": [1, 8]}
+    for wrong in ({"b[0]": "c"}, {"b[0]": "a[0]", "a[0]": "b[0]"}):
+        with pytest.raises(ExportError, match="cannot be the same as"):
+            export_onnx(path, tmp_path / "no", OnnxOptions(wrong))
 
 
 def test_names_that_are_markup(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
@@ -138,7 +139,8 @@ Dims = Annotated[
     list[str] | None,
     typer.Option(
         "--dim", metavar="NAME=N", help="What a symbolic size of an ONNX graph is (repeatable): NAME=1; NAME=16,64, "
-        "each a function of its own; NAME=1:512, or in steps NAME=32:640:32, any of these, told by a call's inputs."
+        "each a function of its own; NAME=1:512, or in steps NAME=32:640:32, any of these, told by a call's inputs; "
+        "NAME=OTHER, the same as another size."
     ),
 ]  # fmt: skip
 Fixed = Annotated[
@@ -272,11 +274,14 @@ def say_fit(console: Console, fit: Fit | None, chosen: str) -> None:
         console.print(f"For a {fit.title}: {chosen}, {size(fit.needs)} of {size(fit.memory)}", markup=False)
 
 
-def sizes(given: list[str]) -> dict[str, Sequence[int]]:
-    """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI, NAME=LO:HI:STEP."""
-    found: dict[str, Sequence[int]] = {}
+def sizes(given: list[str]) -> dict[str, Sequence[int] | str]:
+    """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI, NAME=LO:HI:STEP, NAME=OTHER."""
+    found: dict[str, Sequence[int] | str] = {}
     for text in given:
         name, equals, values = text.rpartition("=")
+        if name and re.fullmatch(r"[^\W\d].*", values):
+            found[name] = values
+            continue
         between = ":" in values
         try:
             told = [int(v) for v in values.split(":" if between else ",")]
@@ -284,7 +289,7 @@ def sizes(given: list[str]) -> dict[str, Sequence[int]]:
                 raise ValueError
         except ValueError:
             raise ExportError(
-                f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64, NAME=1:4 or NAME=32:640:32."
+                f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64, NAME=1:4, NAME=32:640:32 or NAME=OTHER."
             ) from None
         if min(told) < 0 or max(told) > LARGEST or told[2:] == [0]:
             raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def say_graph(console: Console, path: Path, dims: Mapping[str, Sequence[int]]) -> None:
+def say_graph(console: Console, path: Path, dims: Mapping[str, Sequence[int] | str]) -> None:
     """What a graph is made of, before anything is done with it: what is not supported is told at once."""
     from tinyweb.export.inspect_source import source_table
     from tinyweb.export.onnx_report import sized_report

@@ -81,7 +81,7 @@ def _of_pictures(path: Path) -> bool:
 
 
 def inspect_source(
-    path: Path, dims: Mapping[str, Sequence[int]] | None = None, fixed: Mapping[str, float] | None = None
+    path: Path, dims: Mapping[str, Sequence[int] | str] | None = None, fixed: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
     """What `tinyweb inspect SOURCE --json` prints of a folder or file that is no exported site.
 
@@ -99,7 +99,9 @@ def inspect_source(
     return report | {"supported": True, "reason": None} | facts
 
 
-def _facts(path: Path, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
+def _facts(
+    path: Path, dims: Mapping[str, Sequence[int] | str], fixed: Mapping[str, float]
+) -> tuple[str, dict[str, Any]]:
     if _of_pictures(path):
         return "pictures", _pictures(path)
     if (path / "config.json").is_file() or gguf_of(path) is not None:
@@ -117,7 +119,9 @@ def _facts(path: Path, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, fl
     return "detection", _detection(path)
 
 
-def _graph(path: Path, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, float]) -> tuple[str, dict[str, Any]]:
+def _graph(
+    path: Path, dims: Mapping[str, Sequence[int] | str], fixed: Mapping[str, float]
+) -> tuple[str, dict[str, Any]]:
     """A detector that `tinyweb export detect` takes, or any other graph: operators, sizes, what is not supported."""
     from tinyweb.export.onnx_report import planned_report
     from tinyweb.formats.onnx import OnnxModel

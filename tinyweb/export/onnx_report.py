@@ -8,7 +8,7 @@ from typing import Any
 
 from tinyweb.errors import TinywebError
 from tinyweb.export.function import plan_functions
-from tinyweb.export.onnx_site import functions_of
+from tinyweb.export.onnx_site import Dims, functions_of, joined
 from tinyweb.export.profiles import fits
 from tinyweb.formats.onnx import OnnxModel
 from tinyweb.formats.onnx.report import report
@@ -17,14 +17,14 @@ BATCH = re.compile(r"batch|^n$", re.IGNORECASE)
 SIDE, LENGTH = 224, 128  # of a picture, and of anything else, where nothing is said
 
 
-def sized_report(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def sized_report(model: OnnxModel, dims: Dims) -> dict[str, Any]:
     """`formats.onnx.report`, with `assumed`: the least and the largest of each symbolic size of an input; of those that
     `dims` leaves open a guess: 1 for batches (the first axis; the second of three behind a known one, as in states),
     SIDE for the last two axes of four, else LENGTH."""
-    found = report(model)
+    found, numbers = report(model), joined(model, dims)
     if found["unsupported"]:
         found["reason"] = "operators are missing: " + ", ".join(u["operator"] for u in found["unsupported"])
-    return found | {"assumed": {name: _ends(d) for name, d in _assumed(model, dims).items()}}
+    return found | {"assumed": {name: _ends(d) for name, d in _assumed(model, numbers).items()}}
 
 
 def _ends(sizes: Sequence[int]) -> list[int]:
@@ -33,15 +33,16 @@ def _ends(sizes: Sequence[int]) -> list[int]:
     return [min(ends), max(ends)]
 
 
-def planned_report(model: OnnxModel, dims: Mapping[str, Sequence[int]], fixed: Mapping[str, float]) -> dict[str, Any]:
+def planned_report(model: OnnxModel, dims: Dims, fixed: Mapping[str, float]) -> dict[str, Any]:
     """`sized_report`, with `memory`: for each target bytes of weights, of state (inputs and outputs), and of
     temporaries that live at one time, with these sizes; and `devices`: whether each kind of device has as much.
     `unplanned` says why that is not known. `fixed`: inputs that are known."""
-    found = sized_report(model, dims) | {"fixed": dict(fixed)}
+    numbers = joined(model, dims)
+    found = sized_report(model, numbers) | {"fixed": dict(fixed)}
     if found["unsupported"]:
         return found
     try:
-        functions, _ = functions_of(model, _assumed(model, dims), fixed)
+        functions, _ = functions_of(model, _assumed(model, numbers), fixed)
         planned = plan_functions(functions)
     except (TinywebError, NotImplementedError) as error:
         return found | {"devices": [], "unplanned": str(error)}

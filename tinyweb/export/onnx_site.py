@@ -13,7 +13,7 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -44,14 +44,18 @@ MAX_FUNCTIONS = 16
 DEVICE = "CPU"
 
 
+Dims = Mapping[str, Sequence[int] | str]
+
+
 @dataclass(frozen=True)
 class OnnxOptions:
     """`dims`: for each symbolic size the numbers it is exported with: listed, or a `range`, any of which it may be in
-    one function. `quant`: as of chats, "stored" (None), "f32", "f16", "q8" to "q3" or "mixed", with what goes with it
-    in `quantization`, where `evaluate` is an .npz of inputs. `fixed`: inputs that are known, with their values, which a
-    page does not give. `told`: is given the report of what was quantised. The others as in `export_function`."""
+    one function; or the name of another size that it is the same as. `quant`: as of chats, "stored" (None), "f32",
+    "f16", "q8" to "q3" or "mixed", with what goes with it in `quantization`, where `evaluate` is an .npz of inputs.
+    `fixed`: inputs that are known, with their values, which a page does not give. `told`: is given the report of what
+    was quantised. The others as in `export_function`."""
 
-    dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    dims: Dims = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     quant: str | None = None
     name: str | None = None
@@ -120,7 +124,7 @@ def export_onnx(
     became = None
     if quant == MIXED or recipe.integers:
         model, became = _quantised(model, source, quant, options)
-    functions, each = functions_of(model, options.dims, options.fixed)
+    functions, each = functions_of(model, joined(model, options.dims), options.fixed)
 
     def prepare(target: str) -> None:
         model.activations = activations_for(webgpu_target() if target == "webgpu" else wasm_target())
@@ -139,9 +143,9 @@ def export_onnx(
 
 def _quantised(model: OnnxModel, source: str | Path, quant: str, options: OnnxOptions) -> tuple[OnnxModel, Report]:
     """The model with quantised matrices, compared at the first of its sizes."""
-    fixed = _fixed(model, options.fixed)
+    fixed, dims = _fixed(model, options.fixed), joined(model, options.dims)
     given, words = [p for p in model.inputs if p.name not in fixed], known_words(model.graph)
-    first = next(iter(sizes_of_functions(given, options.dims).values()))
+    first = next(iter(sizes_of_functions(given, dims).values()))
     fixed |= {p.name: example(p, first, words) for p in given if p.dtype is None}  # nothing is drawn for text
     examples = {p.name: example(p, first) for p in given if p.dtype is not None}
     return quantised(source, quant, options.quantization, examples, fixed)
@@ -191,6 +195,22 @@ def _fixed(model: OnnxModel, values: Mapping[str, Any]) -> dict[str, Any]:
         if not p.dtype.is_float and not (found[name] == given.reshape(shape)).all():
             raise ExportError(f"Input {name!r} is of {p.dtype.name}, which cannot be {value}.")
     return found
+
+
+def joined(model: OnnxModel, dims: Dims) -> dict[str, Sequence[int]]:
+    """The numbers of sizes; those that are the same as others take the others' names in the model's inputs."""
+    names = {name: other for name, other in dims.items() if isinstance(other, str)}
+    known = {s for p in model.inputs if p.shape is not None for s in _sizes(p)}
+    for name, other in names.items():
+        if name not in known or other not in known or other in names:
+            raise ExportError(
+                f"The size {name!r} cannot be the same as {other!r}: name two sizes of inputs, and numbers for one."
+            )
+    for ports in (model.inputs, model.graph.inputs):
+        for i, p in enumerate(ports):
+            if p.shape is not None and any(s in names for s in _sizes(p)):
+                ports[i] = replace(p, shape=tuple(names.get(str(s), s) for s in _sizes(p)))
+    return {name: d for name, d in dims.items() if not isinstance(d, str)}
 
 
 def sizes_of_functions(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Size]]:

@@ -9,7 +9,7 @@ from typing import Any
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import export_functions
-from tinyweb.export.onnx_site import DEVICE, OnnxOptions, check_supported, example, sizes_of_functions
+from tinyweb.export.onnx_site import DEVICE, OnnxOptions, check_supported, example, joined, sizes_of_functions
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.graph.ir import Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
@@ -38,7 +38,7 @@ def export_seq2seq(
         raise ExportError("Of an encoder and its decoder --quant alone says how they are stored: leave out the rest.")
     encoder = folder.open(None, (ENCODER,))
     batches = {d: [1] for p in encoder.inputs for d in p.shape or () if isinstance(d, str) and d in BATCH}
-    each = sizes_of_functions(encoder.inputs, {**batches, **options.dims})
+    each = sizes_of_functions(encoder.inputs, {**batches, **joined(encoder, options.dims)})
     if len(each) != 1:
         raise ExportError("An encoder and its decoder share what is between them: name one number for each --dim, or a "
                           "range (LO:HI).")  # fmt: skip
