@@ -22,9 +22,9 @@ from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.lower.loop_invariant import once_per_call
 from tinyweb.graph.lower.loops import lower_loops
-from tinyweb.graph.lower.shared_matrices import begin_and_wait, swizzle
 from tinyweb.graph.lower.shared_memory import share_memory, shared_bytes
 from tinyweb.graph.lower.trips import end_loops
+from tinyweb.graph.lower.warpgroups import begin_and_wait, swizzle
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.program import ParamInfo, Program
 from tinyweb.graph.symbolic import simplify

@@ -16,7 +16,6 @@ from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import (
-    Axis,
     AxisKind,
     Fragments,
     Ops,
@@ -32,7 +31,7 @@ from tinyweb.graph.ir.fragments import ROW_BYTES
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
-from tinyweb.graph.optimize.rewrite import filling, gate_loads, replace_in_order, stage_of
+from tinyweb.graph.optimize.rewrite import along_row, filling, gate_loads, replace_in_order, split_dim, stage_of
 from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
@@ -93,7 +92,7 @@ class Online(Action):
             fixed = r.arg.kind is not AxisKind.LOOP or (register and r.src[0].op is Ops.CONST)
             self.require(fixed, f"axis {r.arg.name} of the sums is a loop; bind it before")
         self._require_matrices()
-        shared = (0, self.across > 1 or self.instruction), (split_dim(softmax), self.split > 1)
+        shared = (0, self.across > 1 or self.instruction), (split_dim(softmax.rows), self.split > 1)
         taken = {d for d, several in shared if several}
         rows = any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in softmax.rows)
         self.require(not rows, "threads that share scores must work on the same rows")
@@ -156,9 +155,7 @@ class _Steps:
         self.fragments = action.fragments
 
     def _range(self, suffix: str, size: UOp | int, kind: AxisKind = AxisKind.LOOP, dim: int = 0) -> UOp:
-        row = self.softmax.row
-        axis = Axis(f"{row.arg.name}.{suffix}", row.arg.order, kind, True, dim)
-        return UOp(Ops.RANGE, dtypes.index, (as_index(size),), axis)
+        return along_row(self.softmax.row, suffix, size, kind, dim)
 
     def _at(self, index: UOp) -> UOp:
         """Where in the row a score of the block at hand is."""
@@ -274,7 +271,7 @@ class _Steps:
         if self.fragments is not None:
             return UOp.const(0, dtypes.index), [], self._columns(self.fragments)
         each = action.block // action.split
-        dim = split_dim(self.softmax)
+        dim = split_dim(self.softmax.rows)
         teams = [self._range("split", action.split, AxisKind.THREAD, dim)] if action.split > 1 else []
         begin = teams[0] * each if teams else UOp.const(0, dtypes.index)
         mine = [self._range("key", action.across, AxisKind.THREAD)] if action.across > 1 else []
@@ -367,11 +364,6 @@ def _is_moderate(softmax: Softmax) -> bool:
     masks = (u for u in floats if u.op is Ops.LOAD and u.ranges.isdisjoint(softmax.inner))
     large = (u for u in floats if u.op is Ops.CONST and MODERATE < abs(u.arg) < math.inf)
     return not any(masks) and not any(large)
-
-
-def split_dim(softmax: Softmax) -> int:
-    """The dimension of the threads that share the keys of a row."""
-    return 2 if any(r.arg.kind is AxisKind.THREAD and r.arg.dim == 1 for r in softmax.rows) else 1
 
 
 def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:

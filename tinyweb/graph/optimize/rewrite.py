@@ -75,6 +75,17 @@ def filling(r: UOp, name: str, place: int, kind: AxisKind = AxisKind.LOOP) -> UO
     return r.replace(arg=axis)
 
 
+def along_row(row: UOp, suffix: str, size: Size, kind: AxisKind = AxisKind.LOOP, dim: int = 0) -> UOp:
+    """A reduced range in the place of a row's, called after it."""
+    axis = replace(row.arg, name=f"{row.arg.name}.{suffix}", kind=kind, reduce=True, dim=dim)
+    return UOp(Ops.RANGE, row.dtype, (as_index(size),), axis)
+
+
+def split_dim(rows: Iterable[UOp]) -> int:
+    """The dimension of the threads that share the steps of a row."""
+    return 2 if any(r.arg.kind is AxisKind.THREAD and r.arg.dim == 1 for r in rows) else 1
+
+
 def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size: UOp | None) -> UOp:
     """The kernel with `value`, made of the ranges `parts`, in place of the range `r`.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
-from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, UOp, as_index, identity, row_major, substitute
+from tinyweb.graph.ir import AxisKind, Space, UOp, as_index, identity, row_major, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import stage_of
+from tinyweb.graph.optimize.rewrite import along_row, split_dim, stage_of
 from tinyweb.graph.schedule.whole_rows import WholeRows, whole_rows
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
@@ -42,7 +42,7 @@ class WholeRow(Action):
             self.require(r.arg.kind is not AxisKind.LOOP, f"axis {r.arg.name} of the sums is a loop; bind it before")
         self.require(min(self.across, self.split) >= 1, "a row has threads")
         self.require(found.size <= MOST * self.across * self.split, f"a thread holds at most {MOST} products")
-        taken = {0, self._dim(found)} if self.split > 1 else {0}
+        taken = {0, split_dim(found.rows)} if self.split > 1 else {0}
         apart = any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in found.rows)
         self.require(not apart, "threads that share a row must work on the same rows")
         return self._rewrite(kernel, found)
@@ -54,18 +54,11 @@ class WholeRow(Action):
         if found is not None and target.shared_bytes:
             yield from ((WholeRow(found.row.arg.name, 16, split),) for split in (1, 4, 16))
 
-    def _dim(self, found: WholeRows) -> int:
-        return 2 if any(r.arg.kind is AxisKind.THREAD and r.arg.dim == 1 for r in found.rows) else 1
-
     def _rewrite(self, kernel: UOp, found: WholeRows) -> UOp:
         row, size, threads = found.row, found.size, self.across * self.split
         own = -(-size // threads)
-
-        def axis(suffix: str, steps: UOp | int, kind: AxisKind = AxisKind.LOOP, dim: int = 0) -> UOp:
-            named = Axis(f"{row.arg.name}.{suffix}", row.arg.order, kind, True, dim)
-            return UOp(Ops.RANGE, dtypes.index, (as_index(steps),), named)
-
-        teams = [axis("split", self.split, AxisKind.THREAD, self._dim(found))] if self.split > 1 else []
+        axis = partial(along_row, row)
+        teams = [axis("split", self.split, AxisKind.THREAD, split_dim(found.rows))] if self.split > 1 else []
         mine = [*teams, axis("key", self.across, AxisKind.THREAD), axis("key.1", own, AxisKind.VECTOR)]
         at, whole = row_major(mine), own * threads == size
         inside = at if whole else at.minimum(size - 1)
