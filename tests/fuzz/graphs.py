@@ -145,7 +145,7 @@ def _another(field: Any, old: Any, random: Random) -> Any:
         return abs(number)
     if kind == field.CPPTYPE_ENUM:
         return pick(random, field.enum_type.values).number
-    return number
+    return max(-(1 << 63), min(number, (1 << 63) - 1))
 
 
 def compute(path: Path) -> None:
