@@ -13,17 +13,18 @@ from benchmarks.count.program import count, operations
 from tests.graph.lower.hand_kernels import run
 from tests.graph.optimize.families import symbolic_product
 from tinyweb import Tensor
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import Ops, Space
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
 
 MOST = 1.25
+WEBGPU = webgpu_target()
 
 
-def programs(make: Callable[[], Tensor]) -> list[Program]:
-    target = webgpu_target()
+def programs(make: Callable[[], Tensor], target: Target = WEBGPU) -> list[Program]:
     return [program_for(call.kernel, target) for call in capture(lambda: make().realize(), target).calls]
 
 
@@ -294,10 +295,29 @@ JOINED = [(20, (512, 128), 1), (5, (512, 96), 1), (6, (64, 512), 0), (3, (33, 10
 @pytest.mark.parametrize(("count", "shape", "axis"), JOINED)
 def test_nothing_is_chosen_where_parts_are_joined(count: int, shape: tuple[int, ...], axis: int) -> None:
     """A thread has the same place in all parts; values in uneven blocks, too."""
-    of = programs(lambda: Tensor.cat(*(Tensor.empty(*shape).realize() for _ in range(count)), axis=axis).relu())
-    assert sum(map(operations, of)) <= 1.02 * count * np.prod(shape)
+    parts = [Tensor.empty(*shape).realize() for _ in range(count)]
+
+    def joined() -> Tensor:
+        return Tensor.cat(*parts, axis=axis).relu()
+
+    for target in (WEBGPU, nvidia_target(), amd_target()):
+        of = programs(joined, target)
+        assert sum(map(operations, of)) <= 1.02 * count * np.prod(shape)
     arrays = [np.random.default_rng(i).standard_normal(shape, np.float32) for i in range(count)]
     out = Tensor.cat(*(Tensor(a, device="WEBGPU") for a in arrays), axis=axis).relu()
+    np.testing.assert_array_equal(out.numpy(), np.maximum(np.concatenate(arrays, axis), 0))
+
+
+@pytest.mark.parametrize("target", [WEBGPU, nvidia_target()], ids=["webgpu", "cuda"])
+@pytest.mark.parametrize(("count", "rows", "axis"), [(20, 512, 1), (7, 256, 1), (20, 256, 0)])
+def test_parts_of_uneven_lengths_are_joined(count: int, rows: int, axis: int, target: Target) -> None:
+    """Little is computed twice, and nothing chosen."""
+    shapes = [((rows, 97 + 3 * i) if axis else (97 + 3 * i, rows)) for i in range(count)]
+    arrays = [np.random.default_rng(i).standard_normal(shape, np.float32) for i, shape in enumerate(shapes)]
+    parts = [Tensor(a, device="WEBGPU").realize() for a in arrays]
+    of = programs(lambda: Tensor.cat(*parts, axis=axis).relu(), target)
+    assert sum(map(operations, of)) <= MOST * sum(a.size for a in arrays)
+    out = Tensor.cat(*parts, axis=axis).relu()
     np.testing.assert_array_equal(out.numpy(), np.maximum(np.concatenate(arrays, axis), 0))
 
 

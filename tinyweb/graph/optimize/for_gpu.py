@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import product
+from itertools import pairwise, product
 from math import gcd, prod
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, nested
@@ -37,6 +37,7 @@ WIDE = 128  # bits of the widest load
 SPARSE = 4  # so many times fewer threads do where more would compute alike what one of them may keep
 EXCHANGED = 2  # steps of a sum for an operation of what threads exchange of it
 IN_FLIGHT = 4  # loads of a thread before it needs the first of them
+CHOSEN = 3  # memories to choose from, from which an element in so many may rather be computed twice
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
@@ -74,16 +75,12 @@ def elementwise(b: Builder) -> None:
 
 
 def divide(b: Builder) -> list[str]:
-    """What is joined along an axis of parts with a common divisor: a thread has the same place in all of them, and
-    chooses nothing. The parts' axes."""
-    k, lanes = b.k, b.target.vector_lanes
+    """What is joined along an axis: a thread has places in all of the parts, and chooses nothing. The parts' axes."""
+    k = b.k
     for r in k.outputs:
         at = borders(k.nodes, r)
-        part, along = gcd(*at, k.size(r)), any(k.contiguous(s, r) for s in k.stores)
-        blocks = part // lanes if along and part % lanes == 0 else part
-        steps = k.size(r) // blocks
-        few = k.volume(k.outputs) < b.target.busy_threads // SPARSE * steps
-        if not at or (along and part < NARROW) or steps > NARROW or few:
+        blocks = blocks_of(b, r, at) if at else 0
+        if not blocks:
             continue
         names = [*(o.arg.name for o in k.outputs if o is not r), r.arg.name]
         order = (Reorder(tuple(names)),) if k.outputs[-1] is not r else ()
@@ -91,6 +88,28 @@ def divide(b: Builder) -> list[str]:
             b.rewrite(*actions)
             return [f"{r.arg.name}.{i}" for i in range(len(at) + 1)]
     return []
+
+
+def blocks_of(b: Builder, r: UOp, at: tuple[int, ...]) -> int:
+    """Blocks that each part between borders of an axis is cut into, a thread for each, such that least is done twice,
+    which is for parts with a common divisor nothing; 0 where a choice costs less.
+    """
+    k, size = b.k, b.k.size(r)
+    sizes, along = [end - start for start, end in pairwise((0, *at, size))], any(k.contiguous(s, r) for s in k.stores)
+    part, lanes = gcd(*sizes), b.target.vector_lanes
+    lanes = lanes if along and part % lanes == 0 else 1
+    gated = {u.src[0] for u in k.nodes if u.op is Ops.LOAD and any(r in gate.ranges for gate in u.src[2:])}
+    functions = sum(u.op in FUNCTIONS and r in u.ranges for u in k.nodes)
+    chosen = 0 if 0 < functions < len(gated) else len(gated)  # a function of what was chosen is dear to do twice
+    spare = size // CHOSEN if chosen >= CHOSEN else 0
+    threads, least = k.volume(k.outputs) // size, NARROW // lanes if along else 1
+    found = []  # what is computed, and blocks
+    for blocks in {part // lanes, *(-(-max(sizes) // (lanes * n)) for n in range(1, NARROW))}:
+        steps = sum(-(-n // (lanes * blocks)) for n in sizes)
+        busy = blocks >= least and blocks * threads >= b.target.busy_threads // SPARSE
+        if busy and steps <= NARROW and blocks * steps * lanes <= size + spare:
+            found.append((blocks * steps * lanes, -blocks))
+    return -min(found, default=(0, 0))[1]
 
 
 def repeat(b: Builder, r: UOp) -> bool:
