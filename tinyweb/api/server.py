@@ -63,6 +63,10 @@ class Connection(H11Protocol):
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
             self.transport.write(_last(ApiError(status, detail[:200], code="invalid_http")))
         self._refused = True
+        if self.cycle is not None:  # nothing more can be sent: who answers is told as if the client had gone
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self.flow.resume_writing()
         self.transport.write_eof()
         self._deadline.cancel()
         self._deadline = self.loop.call_later(LINGER, self.transport.abort)
