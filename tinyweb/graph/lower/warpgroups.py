@@ -36,7 +36,7 @@ def _described(matrix: MatrixArg, how: Swizzle, bits: int, index: UOp) -> Descri
     step, beside = (matrix.row, matrix.columns) if along else (matrix.column, matrix.rows)
     whole = width % beside == 0 if along else beside % width == 0 or width % beside == 0
     whole = whole and (along or bits == BITS_IN_EITHER_ORDER)
-    begins = divides(simplify(index // how.row), PATTERN) and divides(simplify(index % how.row), 128 // bits)
+    begins = divides(simplify(index // how.row), PATTERN) and divides(simplify(index % how.row), min(beside, width))
     if step != how.row or not (along or matrix.row == 1) or not whole or not begins:
         raise ValueError("a matrix in shared memory does not lie as the instruction wants that reads it there")
     leading = 16 if along else how.rows * how.width  # of rows of steps it is not asked for
@@ -95,7 +95,8 @@ class _Groups:
         self.after[last] = [begun]
         waited = UOp(Ops.BARRIER, dtypes.void, (begun, *self.sums), Products(0))
         loop = self.loops[-1] if self.loops else None
-        later = loop is not None and any(isinstance(u.arg, Products) for u in self.uops[last : self.end[loop]])
+        rest = () if loop is None else self.uops[last + 1 : self.end[loop]]
+        later = any(isinstance(u.arg, Products) for u in rest) and not any(map(self._reads_sums, rest))
         self.after.setdefault(last if loop is None or not later else self.end[loop], []).append(waited)
 
     def _all(self) -> Iterator[UOp]:
