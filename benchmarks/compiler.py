@@ -98,7 +98,7 @@ def tinyweb_run(target_name: str, layers: int) -> Timing:
 
     import numpy as np
 
-    from tinyweb.dtype import dtypes
+    from tinyweb.dtype import DType, dtypes
     from tinyweb.formats.huggingface import Config
     from tinyweb.graph.ir import Variable
     from tinyweb.graph.lower import lower
@@ -117,6 +117,9 @@ def tinyweb_run(target_name: str, layers: int) -> Timing:
 
         def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
             return np.broadcast_to(np.int8(1), shape)
+
+        def dtype(self, name: str) -> DType:
+            return dtypes.float16
 
         def __contains__(self, name: str) -> bool:
             return True

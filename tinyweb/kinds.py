@@ -11,7 +11,7 @@ Kind = Literal[Floats, Integers]
 Quant = Literal["stored", Kind]
 ExportQuant = Literal[Quant, "mixed"]
 CacheKind = Literal["f16", "f32", "q8", "q4"]
-Activations = Literal["float", "half", "int8"]
+Activations = Literal["float", "half", "scaled-half", "int8"]
 
 STORED: Final = "stored"  # as a checkpoint has it
 MIXED: Final = "mixed"  # of each matrix what fits best

@@ -102,6 +102,9 @@ def _llama(quant: str) -> Any:
         def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
             return np.broadcast_to(np.int8(1), shape)
 
+        def dtype(self, name: str) -> DType:
+            return dtypes.float16
+
         def __contains__(self, name: str) -> bool:
             return True
 

@@ -29,6 +29,9 @@ def test_where_they_suit() -> None:
     for target in (nvidia_target("sm_75"), amd_target("gfx1030"), webgpu_target()):
         assert activations_for(target) == "float"
     assert activations_for(cpu_target()) == "int8"
+    for stored in (dtypes.bfloat16, dtypes.float32):  # may reach beyond float16
+        assert activations_for(nvidia_target("sm_90"), stored) == "scaled-half"
+        assert activations_for(webgpu_target(), stored) == "float"
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,19 @@ def test_many_rows_are_rounded(rows: int) -> None:
         np.testing.assert_allclose(got[2:], want[2:], rtol=1e-4, atol=1e-4)
 
 
+def test_rows_beyond_are_scaled() -> None:
+    """Each by itself: what is within the range is rounded as without, and nothing beyond is lost."""
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((16, 24)).astype(np.float32), random.standard_normal((8, 24)).astype(np.float16)
+    x[0], x[1, 3], x[2] = x[0] * 1e30, 3e5, 0
+    layer = Linear.of(Tensor(w))
+    got, half = (layer(Tensor(x), a).numpy() for a in ("scaled-half", "half"))
+    want, largest = x.astype(np.float64) @ w.astype(np.float64).T, np.abs(x).max(-1, keepdims=True)
+    assert (np.abs(got - want) <= 2e-3 * largest * np.abs(w).sum(-1)).all()
+    np.testing.assert_array_equal(got[2:], half[2:])
+    assert np.abs(half[1] - want[1]).max() > 1e5
+
+
 def fragments(model: Decoder, target: Target, tokens: int) -> list[bool]:
     """Of each kernel that reads so many tokens, whether it has matrix instructions."""
     start = Variable("start_pos", 0, model.context - tokens).bind(0)
@@ -84,6 +100,8 @@ def test_prompts_are_read_by_matrices(model_folder: Path, chip: str) -> None:
     prompt, token = fragments(model, TARGETS[chip], 64), fragments(model, TARGETS[chip], 1)
     assert sum(prompt) >= 5 * (len(model.config.layers) - 1) + 2
     assert not any(token)
+    model.activations = "scaled-half"
+    assert sum(fragments(model, TARGETS[chip], 64)) == sum(prompt)
     model.activations = "float"
     assert not any(fragments(model, TARGETS[chip], 64))
     assert fragments(model, TARGETS[chip], 1) == token

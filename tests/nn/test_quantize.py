@@ -254,7 +254,7 @@ def test_extreme_integers(bits: int) -> None:
 def test_other_activations_are_refused() -> None:
     q = quantize(random(3, 32), 8)
     assert q is not None
-    with pytest.raises(ValueError, match="float, half, int8, not 'f16'"):
+    with pytest.raises(ValueError, match="float, half, scaled-half, int8, not 'f16'"):
         q.product(Tensor(random(1, 32)), "f16")
 
 

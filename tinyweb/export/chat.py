@@ -62,7 +62,7 @@ class ExportOptions:
     name: str | None = None
     force: bool = False
     tune: float = 0.0  # seconds to look for faster kernels, half for each target
-    activations: str | None = None  # "float", "half" or "int8" for all targets; None: what suits each
+    activations: str | None = None  # one of kinds.ACTIVATIONS for all targets; None: what suits each
     profile: str | None = None  # a kind of device that it is to fit, by quantisation, cache and context
     chat_template: Path | None = None  # in place of the model's; a model without one gets a page that continues texts
     quantization: QuantOptions = field(default_factory=QuantOptions)

@@ -59,7 +59,7 @@ class EmbedOptions:
     name: str | None = None
     force: bool = False
     tune: float = 0.0  # seconds to look for faster kernels
-    activations: str | None = None  # "float", "half" or "int8" for all targets; None: what suits each
+    activations: str | None = None  # one of kinds.ACTIVATIONS for all targets; None: what suits each
     quantization: QuantOptions = field(default_factory=QuantOptions)
     pooling: str | None = None
 

@@ -221,7 +221,8 @@ class OnnxDecoder:
     # -- memory -------------------------------------------------------------------------------------------------------
     @property
     def activations(self) -> str:
-        """What those matrices are multiplied with that allow it: "float", "half" or "int8"."""
+        """What those matrices are multiplied with that allow it: "float" (as "half" is
+        here, and "scaled-half") or "int8"."""
         return self.graph.activations or activations_for(Device[self.device or Device.DEFAULT].runtime.target)
 
     @activations.setter

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Self
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import size_max
 from tinyweb.nn.parameters import learned, uniform
-from tinyweb.nn.quantized_weight import QuantizedWeight, rounded
+from tinyweb.nn.quantized_weight import HALVES, QuantizedWeight, half_product
 from tinyweb.tensor import Tensor
 
 
@@ -59,13 +57,14 @@ class Linear:
         return layer
 
     def __call__(self, x: Tensor, activations: str = "float") -> Tensor:
-        """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights, "half" many
-        rows to float16 before they are multiplied with weights of that type."""
+        """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights, "half" 16 rows or
+        more to float16 (held at ±65504) before they are multiplied with weights of that type, and so does
+        "scaled-half", which scales rows that are beyond."""
         w = self.weight
         if not isinstance(w, Tensor):
             y = w.product(x, activations)
-        elif activations == "half" and w.dtype is dtypes.float16:
-            y = rounded(x, prod(map(size_max, x.shape[:-1])), activations).matmul(w.transpose(), x.dtype)
+        elif activations in HALVES and w.dtype is dtypes.float16:
+            y = half_product(x, w, activations)
         else:
             y = x.linear(w)
         return y if self.bias is None else y + self.bias

@@ -33,6 +33,7 @@ from tinyweb.tensor import Tensor
 
 HALF_MAX = float(np.finfo(np.float16).max)
 MATRIX_ROWS = 16  # of the matrix instructions of GPUs
+HALVES = ("half", "scaled-half")  # activations that are rounded to float16
 
 WOVEN = 8  # groups side by side: vectors have as many lanes or fewer
 PLANES = {8: (8,), 7: (4, 2, 1), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2,), 1: (1,)}  # of codes of so many bits
@@ -351,11 +352,14 @@ def _parts_of(blocks: Tensor) -> tuple[int, int]:
     return count, -1
 
 
-def activations_for(target: Target) -> str:
-    """What weights are best multiplied with on a target."""
+def activations_for(target: Target, stored: DType = dtypes.float16) -> str:
+    """What weights are best multiplied with on a target. `stored`: the type that a checkpoint has floats of: where that
+    reaches farther than float16, as bfloat16 does, so may what the model multiplies."""
     if target.dot_lanes:
         return "int8"
-    return "half" if multiplies_matrices(target, dtypes.float16) else "float"
+    if not multiplies_matrices(target, dtypes.float16):
+        return "float"
+    return "half" if stored is dtypes.float16 else "scaled-half"
 
 
 def halves(x: Tensor) -> Tensor:
@@ -364,9 +368,20 @@ def halves(x: Tensor) -> Tensor:
 
 
 def rounded(x: Tensor, rows: int, activations: str) -> Tensor:
-    """x, of which `rows` are multiplied with float16 at a time: with activations "half" these are `halves` in memory
-    of their own, where matrix instructions read them, if they are as many as those take at a time."""
-    return halves(x).contiguous() if activations == "half" and rows >= MATRIX_ROWS else x
+    """x, of which `rows` are multiplied with float16 at a time: with activations "half" or "scaled-half" these are
+    `halves` in memory of their own, where matrix instructions read them, if they are as many as those take at a
+    time."""
+    return halves(x).contiguous() if activations in HALVES and rows >= MATRIX_ROWS else x
+
+
+def half_product(x: Tensor, weight: Tensor, activations: str) -> Tensor:
+    """x (…, in) times float16 `weight` (out, in), in the type of x: x `rounded`, and with "scaled-half" each row that
+    leaves the range of float16 divided before and multiplied after by what brings it back."""
+    rows, turned = prod(map(size_max, x.shape[:-1])), weight.transpose()
+    if activations != "scaled-half" or rows < MATRIX_ROWS:
+        return rounded(x, rows, activations).matmul(turned, x.dtype)
+    over = (x.abs().max(-1, keepdim=True) * (1 / HALF_MAX)).maximum(1).contiguous()
+    return rounded(x / over, rows, activations).matmul(turned, x.dtype) * over
 
 
 def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:

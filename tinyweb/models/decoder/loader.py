@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.dtype import DType
 from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.kinds import STORED
@@ -45,6 +46,11 @@ class Loader:
         self.prefix = there[0] if there else names.prefixes[0]  # then errors say the usual names
         self.count = 0
         self.keeps = self.recipe.layers.kind == STORED  # quantised matrices as they are stored
+
+    @property
+    def stored(self) -> DType:
+        """The type that the checkpoint has floats of: its embedding's."""
+        return self.checkpoint.dtype(f"{self.prefix}{self.names.embedding}.weight")
 
     # -- parts of the model -------------------------------------------------------------------------------------------
     def embedding(self) -> Tensor | QuantizedWeight:
@@ -346,8 +352,7 @@ class Loader:
     def _dense(self, values: Array, precision: Precision | None = None) -> Tensor:
         kind = (precision or self.recipe.layers).kind
         if kind == STORED:
-            stored = self.checkpoint.dtype(self.prefix + self.names.embedding + ".weight")
-            kind = "f32" if stored.bits > 16 else "f16"
+            kind = "f32" if self.stored.bits > 16 else "f16"
         return as_floats(values, kind, self.device)
 
 

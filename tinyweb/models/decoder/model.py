@@ -48,14 +48,14 @@ from tinyweb.tensor import Tensor
 class Decoder:
     """A loaded model with its state. Use one instance for one conversation at a time.
 
-    `context`: positions of the cache. `activations`: "float", "half" or "int8", what weights are multiplied with (see
-    `load`); it may be changed before plans are captured. `parameter_count`: numbers the model was trained to hold, the
-    tied embedding once. `weights`: all parameters by name. `state`: memory that lives between calls: `ids` int32
-    (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,), `verified` int32
-    (VERIFY,) (docs/bundle.md), and for each layer its cache, `layerN.kv` (2, key/value heads, positions, width of a
-    head) where it has attention, with `layerN.kv.scales` and `layerN.kv.least` where that is of integers. `cache`: how
-    positions are kept. `rewinds`: whether a text can go on from any of its positions; a state can go on from the last
-    token it has read only, or begin anew.
+    `context`: positions of the cache. `activations`: "float", "half", "scaled-half" or "int8", what weights are
+    multiplied with (see `load`); it may be changed before plans are captured. `parameter_count`: numbers the model
+    was trained to hold, the tied embedding once. `weights`: all parameters by name. `state`: memory that lives
+    between calls: `ids` int32 (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i`
+    int32 (2,), `verified` int32 (VERIFY,) (docs/bundle.md), and for each layer its cache, `layerN.kv` (2, key/value
+    heads, positions, width of a head) where it has attention, with `layerN.kv.scales` and `layerN.kv.least` where
+    that is of integers. `cache`: how positions are kept. `rewinds`: whether a text can go on from any of its
+    positions; a state can go on from the last token it has read only, or begin anew.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Decoder:
         device: str | None = None, activations: str | None = None, cache: str | None = None,
     ):  # fmt: skip
         self.config, self.quant, self.context, self.device = config, quant, context, device
-        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target)
         self.positions = positions(context)
         load = Loader(config, names, checkpoint, quant, device)
         self.embedding = Embedding.of(load.embedding())
+        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target, load.stored)
         self.learned = load.positions(self.positions) if config.learned_positions else None
         self.rotaries: dict[RotaryConfig, Rotary] = {}
         self.layers = [

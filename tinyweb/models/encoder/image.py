@@ -74,10 +74,10 @@ class ImageEncoder:
         device: str | None = None, activations: str | None = None,
     ):  # fmt: skip
         self.config, self.device = config, device
-        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target)
         c, load = config, ImageLoader(config, names, checkpoint, quant, device)
         self.load = load
         self.patches = load.patches()
+        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target, load.stored)
         self.positions = load.table(names.positions, c.positions)
         self.first = load.vector(load.prefix + "embeddings.class_embedding", c.hidden_size) if c.first_token else None
         self.first_norm = load.norm(load.prefix + "pre_layrnorm", c.first_norm) if c.first_norm else None

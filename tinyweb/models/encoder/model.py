@@ -21,8 +21,8 @@ from tinyweb.tensor import Tensor
 
 
 class Encoder:
-    """A loaded encoder. `activations`: "float", "half" or "int8", what weights are multiplied with; it may be changed
-    before plans are captured. `parameter_count`: numbers it was trained to hold. `load`: reads what else there is in
+    """A loaded encoder. `activations`: what weights are multiplied with, as of `decoder.load`; it may be changed before
+    plans are captured. `parameter_count`: numbers it was trained to hold. `load`: reads what else there is in
     the checkpoint."""
 
     def __init__(
@@ -30,10 +30,10 @@ class Encoder:
         device: str | None = None, activations: str | None = None,
     ):  # fmt: skip
         self.config, self.quant, self.device = config, quant, device
-        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target)
         c, load = config, EncoderLoader(config, names, checkpoint, quant, device)
         self.load = load
         self.words = Embedding.of(load.embedding())
+        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target, load.stored)
         self.positions = None
         if c.first_position is not None:
             self.positions = load.table(names.positions, c.positions + c.first_position, c.first_position)
