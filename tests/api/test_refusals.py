@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import http.client
@@ -328,6 +329,29 @@ def serving(app: Any) -> Iterator[int]:
         server.should_exit = True
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_a_body_that_is_no_http_ends_its_answer() -> None:
+    """Whoever goes on answering is not disturbed by a connection that takes no more."""
+    failed, ended = list[Exception](), threading.Event()
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(30):
+                await send({"type": "http.response.body", "body": b"x", "more_body": True})
+                await asyncio.sleep(0.01)
+        except RuntimeError as error:
+            failed.append(error)
+        ended.set()
+
+    with serving(answer) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as s:
+        s.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        assert s.recv(1000).startswith(b"HTTP/1.1 200")
+        s.sendall(b"zz\r\n")
+        while s.recv(1000):
+            pass
+        assert ended.wait(30) and not failed
 
 
 def test_limits(server: Running) -> None:
