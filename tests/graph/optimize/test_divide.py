@@ -10,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks.count.program import operations
 from tests.graph.lower.hand_kernels import BY_NAME, axes, check, kernel, param, total
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
+from tinyweb.graph.gpu_targets import nvidia_target
 from tinyweb.graph.ir import AxisKind, Ops, UOp, substitute
+from tinyweb.graph.lower import program_for
 from tinyweb.graph.optimize import Bind, ScheduleError, Split, apply, optimize
 from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.symbolic import borders, simplify
@@ -110,6 +113,27 @@ def test_each_part_of_a_join_is_copied_once(count: int, target: Target, inputs: 
     assert len(plan.calls) == -(-count // inputs)
     for call in plan.calls:
         assert len(call.kernel.src) == 1 and sum(u.op is Ops.PARAM for u in call.kernel.toposort()) <= inputs + 1
+
+
+@pytest.mark.parametrize(
+    "target", [webgpu_target(), nvidia_target(), *PROCESSORS], ids=lambda t: f"{t.name}{t.vector_lanes}"
+)
+@pytest.mark.parametrize("count", [31, 40, 70])
+def test_many_parts_of_one_memory_are_told_apart_by_loops(count: int, target: Target) -> None:
+    """By as few kernels as have a loop for each part; where little is stored by one that chooses."""
+    (x,) = arrays((256, count * 64))
+
+    def turned(x: Tensor) -> Tensor:
+        return Tensor.cat(*(x[:, i * 64 : (i + 1) * 64] * float(i + 1) for i in reversed(range(count))), axis=1)
+
+    whole = Tensor(x).realize()
+    plan = capture(lambda: turned(whole).realize(), target)
+    assert len(plan.calls) == -(-count // 32)
+    done = sum(operations(program_for(call.kernel, target)) for call in plan.calls)
+    assert done <= 1.02 * x.size
+    assert len(capture(lambda: turned(whole[:1]).realize(), target).calls) == 1
+    theirs = [x[:, i * 64 : (i + 1) * 64] * (i + 1) for i in reversed(range(count))]
+    np.testing.assert_array_equal(turned(whole).numpy(), np.concatenate(theirs, 1))
 
 
 def test_joins_of_many_parts_are_computed_first_where_they_are_not_stored() -> None:

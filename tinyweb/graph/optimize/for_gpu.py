@@ -37,7 +37,7 @@ WIDE = 128  # bits of the widest load
 SPARSE = 4  # so many times fewer threads do where more would compute alike what one of them may keep
 EXCHANGED = 2  # steps of a sum for an operation of what threads exchange of it
 IN_FLIGHT = 4  # loads of a thread before it needs the first of them
-CHOSEN = 3  # memories to choose from, from which an element in so many may rather be computed twice
+CHOSEN = 3  # values to choose from, from which an element in so many may rather be computed twice
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
@@ -96,20 +96,22 @@ def blocks_of(b: Builder, r: UOp, at: tuple[int, ...]) -> int:
     """
     k, size = b.k, b.k.size(r)
     sizes, along = [end - start for start, end in pairwise((0, *at, size))], any(k.contiguous(s, r) for s in k.stores)
-    part, lanes = gcd(*sizes), b.target.vector_lanes
-    lanes = lanes if along and part % lanes == 0 else 1
-    gated = {u.src[0] for u in k.nodes if u.op is Ops.LOAD and any(r in gate.ranges for gate in u.src[2:])}
+    conditions = [u.src[0] for u in k.nodes if u.op is Ops.WHERE and r in u.src[0].ranges]
+    chosen = 1 + sum(not any(x.op is Ops.LOAD for x in c.toposort()) for c in conditions)
     functions = sum(u.op in FUNCTIONS and r in u.ranges for u in k.nodes)
-    chosen = 0 if 0 < functions < len(gated) else len(gated)  # a function of what was chosen is dear to do twice
-    spare = size // CHOSEN if chosen >= CHOSEN else 0
-    threads, least = k.volume(k.outputs) // size, NARROW // lanes if along else 1
-    found = []  # what is computed, and blocks
-    for blocks in {part // lanes, *(-(-max(sizes) // (lanes * n)) for n in range(1, NARROW))}:
-        steps = sum(-(-n // (lanes * blocks)) for n in sizes)
-        busy = blocks >= least and blocks * threads >= b.target.busy_threads // SPARSE
-        if busy and steps <= NARROW and blocks * steps * lanes <= size + spare:
-            found.append((blocks * steps * lanes, -blocks))
-    return -min(found, default=(0, 0))[1]
+    chosen = 1 if 0 < functions < chosen else chosen  # a function of what was chosen is dear to do twice
+    spare, part = size // CHOSEN if chosen >= CHOSEN else 0, gcd(*sizes)
+    enough = b.target.busy_threads // SPARSE * size // max(k.volume(k.outputs), 1)
+    for lanes in (b.target.vector_lanes, 1) if along and part % b.target.vector_lanes == 0 else (1,):
+        found = []  # what is computed, and blocks
+        for blocks in {part // lanes, *(-(-max(sizes) // (lanes * n)) for n in range(1, NARROW))}:
+            steps = sum(-(-n // (lanes * blocks)) for n in sizes)
+            busy = blocks >= enough and (not along or blocks * lanes >= NARROW)
+            if busy and steps <= NARROW and blocks * steps * lanes <= size + spare:
+                found.append((blocks * steps * lanes, -blocks))
+        if found:
+            return -min(found)[1]
+    return 0
 
 
 def repeat(b: Builder, r: UOp) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Axis, KernelInfo, Ops, ParamArg, UOp, as_index, nested, substitute
+from tinyweb.graph.ir import COMPARISON, Axis, KernelInfo, Ops, ParamArg, UOp, as_index, nested, substitute
+from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.symbolic import borders, simplify, split_by
 
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
+MOST_PARTS = 32  # of a join that one kernel stores: each has a loop
 MOST_BUFFERS = 24  # … on any: what addresses and loops have registers for
 
 
@@ -96,19 +99,19 @@ def numbered(kernel: UOp) -> tuple[UOp, list[int]]:
 
 
 def within_limit(call: KernelCall, inputs: int = MAX_INPUTS) -> Iterator[KernelCall]:
-    """The calls that do what one does, each for as many neighbouring parts of a join as bind few enough buffers: of
-    `inputs` and a result."""
-    if len(call.buffers) <= inputs + 1:
+    """The calls that do what one does, each for as many neighbouring parts of a join as bind few enough buffers, of
+    `inputs` and a result, and as loops can tell apart."""
+    nodes = call.kernel.toposort()
+    if len(call.buffers) <= inputs + 1 and _told_apart(nodes):
         yield call
         return
-    nodes = call.kernel.toposort()
     for r in nested(u for u in nodes if u.op is Ops.RANGE and not u.arg.reduce):
         at, parts = borders(nodes, r), list[tuple[int, UOp, list[int]]]()  # first step, kernel, slots
         for first, end in pairwise((0, *at, r.vmax + 1) if at else ()):
             for start in (*(p[0] for p in parts[-1:]), first):
                 some = r.replace(src=(as_index(end - start),))
                 kernel, slots = numbered(simplify(substitute(call.kernel, {r: some + start})))
-                if len(slots) <= inputs + 1:
+                if len(slots) <= inputs + 1 and _told_apart(kernel.toposort()):
                     break
             parts[len(parts) - (start != first) :] = [(start, kernel, slots)]
         if parts:
@@ -116,3 +119,14 @@ def within_limit(call: KernelCall, inputs: int = MAX_INPUTS) -> Iterator[KernelC
                 yield from within_limit(KernelCall(kernel, tuple(call.buffers[i] for i in slots), call.device), inputs)
             return
     yield call
+
+
+def _told_apart(nodes: Sequence[UOp]) -> bool:
+    """Whether elements choose among few parts of a join, or choosing costs less than launches."""
+    choices = [u for u in nodes if u.op is Ops.WHERE]
+    if len(choices) < MOST_PARTS:
+        return True
+    elements = sum(prod(r.vmax + 1 for r in s.ranges) for s in nodes[-1].src)
+    where = {c for u in choices for c in u.src[0].toposort() if c.op in COMPARISON and c.src[0].dtype is dtypes.index}
+    found = (len(borders(where, r)) for r in nodes if r.op is Ops.RANGE and not r.arg.reduce)
+    return elements <= LAUNCH or max(found, default=0) < MOST_PARTS
