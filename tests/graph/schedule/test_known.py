@@ -79,7 +79,7 @@ def test_variables_and_updates(worked_out: list[int]) -> None:
 
 
 def test_what_makes_another_form(worked_out: list[int]) -> None:
-    """Shapes, types, constants, one memory for two, the order of updates, other numbers of a target."""
+    """Shapes, types, constants, one memory for two, the order of updates, another target."""
     a, b = (Tensor(np.arange(6, dtype=np.float32)).realize() for _ in range(2))
     of(a + b)
     of(b + a)
@@ -89,8 +89,11 @@ def test_what_makes_another_form(worked_out: list[int]) -> None:
         count = len(worked_out)
         of(others)
         assert len(worked_out) == count + 1, others
-    of(a + b, target=webgpu_target())
-    assert len(worked_out) == 9
+    # how much of a row workgroups hold decides what gets memory
+    for target in (webgpu_target(), webgpu_target(shared_bytes=1 << 15), webgpu_target(thread_registers=64)):
+        count = len(worked_out)
+        of(a + b, target=target)
+        assert len(worked_out) == count + 1
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -14,6 +14,7 @@ from tinyweb.graph.ir import BufferArg, Ops, Ordered, UOp, toposort
 from tinyweb.graph.schedule.calls import KernelCall
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.memory_plan import MemoryPlan
+from tinyweb.graph.target import Target
 
 MOST, MOST_NODES = 256, 1 << 17  # schedules that are kept; nodes of their graphs and kernels: some 100 MB
 
@@ -38,25 +39,30 @@ class _Known:
         return calls, [buffers[i] for i in self.results], MemoryPlan(pool_of, self.pool_bytes)
 
 
-_known: dict[tuple[Any, ...], _Known] = {}  # the one used longest ago first
+_known: dict[tuple[UOp, Target | type[Target]], _Known] = {}  # the one used longest ago first
 
 
 def known(
-    roots: Sequence[UOp], numbers: tuple[Any, ...], work_out: Callable[[], Parts], new: Callable[[int, DType], UOp]
+    roots: Sequence[UOp],
+    target: Target | type[Target],
+    work_out: Callable[[], Parts],
+    new: Callable[[int, DType], UOp],
 ) -> Parts:
-    """What `work_out` makes of `roots` for a target with these `numbers`; for a graph of the same form what it made
-    before, with buffers of `new(size, dtype)`."""
+    """What `work_out` makes of `roots` for a target; for a graph of the same form what it made before, with buffers of
+    `new(size, dtype)`."""
     form = _form(roots)
     if form is None:
         return work_out()
     graph, nodes, given = form
-    found = _known.pop((graph, numbers), None)
+    found = _known.pop((graph, target), None)
     parts = found.of(given, new) if found else work_out()
     found = found or _recorded(parts, given, nodes)
     if found.nodes <= MOST_NODES:
-        _known[graph, numbers] = found
-    while len(_known) > MOST or sum(one.nodes for one in list(_known.values())) > MOST_NODES:
-        _known.pop(next(iter(_known)), None)
+        _known[graph, target] = found
+    for oldest in list(_known):  # a copy: another thread may be changing it
+        if len(_known) <= MOST and sum(one.nodes for one in list(_known.values())) <= MOST_NODES:
+            break
+        _known.pop(oldest, None)
     return parts
 
 

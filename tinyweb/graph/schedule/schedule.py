@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import (
@@ -104,7 +103,7 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
         calls = built.finished(built.calls)
         return calls, built.results, plan_memory([c.buffers for c in calls], built.temporaries)
 
-    calls, results, memory = known(roots, _numbers(target), work_out, new_buffer)
+    calls, results, memory = known(roots, target, work_out, new_buffer)
     return Schedule(tuple(calls), tuple(results), memory)
 
 
@@ -131,13 +130,6 @@ def build(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Built
     return _built(_strip(roots, target.scattered_stores), target)
 
 
-def _numbers(target: Target | type[Target]) -> tuple[Any, ...]:
-    """What of a target decides how graphs become kernels."""
-    return (
-        target.checked_uses, target.converted_uses, target.scattered_loads, target.max_buffers, target.scattered_stores
-    )  # fmt: skip
-
-
 def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
     """The kernels of roots without what only gradients ask for."""
     roots, scratch = expand_ordered(roots, new_buffer)
@@ -147,7 +139,9 @@ def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        fusion = Fusion(sink, stored, apart, *_numbers(target)[:-1])
+        fusion = Fusion(
+            sink, stored, apart, target.checked_uses, target.converted_uses, target.scattered_loads, target.max_buffers
+        )
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
             continue
