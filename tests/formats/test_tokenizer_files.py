@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.control_tokens import understood
+from tinyweb.formats.control_tokens import quiet, understood
 from tinyweb.formats.tokenizer import TextStream, Tokenizer, load_backend
 
 
@@ -95,16 +95,31 @@ def test_texts_that_would_grow(tmp_path: Path) -> None:
 
 
 def test_what_the_library_prints(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A panic's stack goes nowhere; what else is printed comes."""
+    """A panic's stack goes nowhere while a file is read; what else is printed comes, also while texts are."""
     path = folder(tmp_path) / "tokenizer.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}))
     with pytest.raises(ModelFormatError, match="no tokenizer this version understands"):
         Tokenizer.from_folder(tmp_path)
-    with understood(), understood():
+    with quiet, quiet:
         os.write(2, b"hidden")
     os.write(2, b"shown")
-    assert capfd.readouterr().err == "shown"
+    with understood():
+        os.write(2, b", too")
+    assert capfd.readouterr().err == "shown, too"
+
+
+def test_printing_where_no_more_files_can_be_opened(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as m:
+        m.setattr(os, "devnull", str(tmp_path / "none"))
+        with quiet:
+            os.write(2, b"shown")
+    with quiet:
+        os.write(2, b"hidden")
+    os.write(2, b", too")
+    assert capfd.readouterr().err == "shown, too"
 
 
 def test_a_base_model_continues_a_text(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,9 @@ class ControlTokens:
 
 
 class _Quiet:
-    """While open, what is written to standard error below Python goes nowhere: a panic of the library is written there
-    with its stack, before it is an exception here. Threads may have it open side by side."""
+    """While open, what is written to standard error goes nowhere: a panic of the library is written there with its
+    stack, before it is an exception here. Threads may have it open side by side; what others write is lost meanwhile,
+    so that it is for reading files alone."""
 
     def __init__(self) -> None:
         self._lock, self._open, self._kept = threading.Lock(), 0, -1
@@ -86,13 +87,11 @@ class _Quiet:
             self._open += 1
             if self._open > 1:
                 return
-            try:
+            with suppress(OSError):  # there is none, or too many files are open
                 self._kept = os.dup(2)
-            except OSError:  # there is none
-                return
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 2)
-            os.close(nowhere)
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, 2)
+                os.close(nowhere)
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
@@ -104,15 +103,14 @@ class _Quiet:
             self._kept = -1
 
 
-_quiet = _Quiet()
+quiet = _Quiet()
 
 
 @contextmanager
 def understood(where: str | Path = "tokenizer.json") -> Iterator[None]:
     """ModelFormatError, which names the file, where the library finds in here that a tokenizer is damaged."""
     try:
-        with _quiet:
-            yield
+        yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, TypeError, ModelFormatError):
         raise
     except BaseException as e:
@@ -127,5 +125,5 @@ def guarded_backend(backend: tokenizers.Tokenizer) -> tuple[ControlTokens, token
     parts do not fit together."""
     content = json.loads(backend.to_str())
     control = ControlTokens(content)
-    with understood():
+    with understood(), quiet:
         return control, tokenizers.Tokenizer.from_str(json.dumps(control.guarded(content), ensure_ascii=False))

@@ -13,7 +13,7 @@ import tokenizers
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
-from tinyweb.formats.control_tokens import MAX_ID, ControlTokens, guarded_backend, understood
+from tinyweb.formats.control_tokens import MAX_ID, ControlTokens, guarded_backend, quiet, understood
 from tinyweb.formats.huggingface import Config, ModelFolder, parse_json, read_text
 from tinyweb.formats.longest_match import END, VOCABULARY, for_long_words, hub_vocabulary, tokenizer_json
 from tinyweb.formats.source import open_model
@@ -188,7 +188,7 @@ def _backend(text: str, path: Path) -> tokenizers.Tokenizer:
                 f"{path}: its {part!r} makes texts more than {MAX_GROWTH} times as long, which could take all memory; "
                 "refused"
             )
-    with understood(path):
+    with understood(path), quiet:
         backend = tokenizers.Tokenizer.from_str(text)
     # of training: a text is neither cut nor filled up, which could take all memory
     backend.no_padding()
@@ -236,7 +236,7 @@ def _beginning(backend: tokenizers.Tokenizer, config: Config, bos: int | None) -
     """Ids that a text of a base model begins with: as tokenizer_config.json says, else as tokenizer.json does it."""
     if isinstance(said := config.values.get("add_bos_token"), bool):
         return [bos] if said and bos is not None else []
-    with understood():
+    with understood(), quiet:
         plain, whole = (backend.encode("a", add_special_tokens=special).ids for special in (False, True))
     starts = (i for i in range(len(whole) - len(plain) + 1) if whole[i : i + len(plain)] == plain)
     return list(whole[: next(starts, 0)])
