@@ -42,9 +42,11 @@ def gguf_of(path: Path) -> Path | None:
 
 
 def _begins_so(path: Path) -> bool:
+    if not path.is_file():  # opening a pipe would wait
+        return False
     try:
         with path.open("rb") as file:
-            return path.is_file() and file.read(4) == b"GGUF"
+            return file.read(4) == b"GGUF"
     except OSError:  # said by who reads it
         return False
 

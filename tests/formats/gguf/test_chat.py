@@ -1,6 +1,7 @@
 """The embedded chat model as a GGUF: it is run and exported as the folder is."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,10 @@ def test_by_another_name(file: Path, tmp_path: Path) -> None:
     (tmp_path / "folder" / "b.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelFormatError, match=r"has several models; give the path of one: a\.gguf, b\.gguf"):
         open_model(tmp_path / "folder")
+    for name, message in (("pipe", "is a file: give a folder"), ("pipe.gguf", "is empty")):
+        os.mkfifo(tmp_path / name)  # reading it would wait for ever
+        with pytest.raises(ModelFormatError, match=f"{name} {message}"):
+            open_model(tmp_path / name)
 
 
 def test_what_is_quantised_anew_is_said(file: Path, tmp_path: Path) -> None:

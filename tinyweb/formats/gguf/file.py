@@ -90,9 +90,9 @@ def read(path: str | Path) -> GgufFile:
 
 def _open(path: Path) -> tuple[Header, dict[str, GgufTensor]]:
     try:
+        if path.stat().st_size == 0:  # also that of a pipe, which would be waited for
+            raise ModelFormatError(f"{path} is empty: download it again")
         with path.open("rb") as f:
-            if path.stat().st_size == 0:
-                raise ModelFormatError(f"{path} is empty: download it again")
             mapped = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as e:
         raise ModelFormatError(f"{path} cannot be read: {e.strerror or e}") from None
