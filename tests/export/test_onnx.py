@@ -16,14 +16,16 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 from tests.export.test_function import calls
-from tinyweb import Tensor
+from tinyweb import Tensor, dtypes
 from tinyweb.cli.common import sizes
 from tinyweb.errors import ExportError, TinywebError
 from tinyweb.export.about_graph import about
 from tinyweb.export.inspect_source import inspect_source, next_line, source_table
 from tinyweb.export.onnx_report import sized_report
-from tinyweb.export.onnx_site import OnnxOptions, export_onnx
+from tinyweb.export.onnx_site import OnnxFunction, OnnxOptions, export_onnx
 from tinyweb.formats.onnx import OnnxModel
+from tinyweb.formats.onnx.texts import OTHER
+from tinyweb.formats.words import Words
 from tinyweb.quantization import QuantOptions
 
 RANDOM = np.random.default_rng(0)
@@ -450,6 +452,28 @@ def test_text_is_words_of_a_list(tmp_path: Path) -> None:
     )
     done = subprocess.run(["node", str(script)], capture_output=True, text=True, timeout=60)
     assert json.loads(done.stdout or done.stderr) == [["maybe", "yes", "no"], [2, 1, 0], [-1, 8, 7]]
+
+
+def test_text_that_nothing_computes() -> None:
+    """The same in every call; given through as it is, which no list has; an input's numbers, which is left out."""
+    text = [helper.make_tensor_value_info(n, TensorProto.STRING, None) for n in ("same", "printed", "given")]
+    same = helper.make_tensor("same", TensorProto.STRING, [2, 2], [b"b", b"a", b"", b"b"])
+    x, words = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]), helper.make_tensor_value_info("w", 8, [2])
+    nodes = [helper.make_node("Cast", ["x"], ["printed"], to=TensorProto.STRING)]
+
+    def function(*outputs: Any) -> OnnxFunction:
+        graph = helper.make_graph(
+            [*nodes, helper.make_node("Identity", ["w"], ["given"])], "g", [x, words], [*outputs], [same]
+        )
+        data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+        return OnnxFunction(OnnxModel(data), given, {})
+
+    given = {"x": Tensor([1.0, 2.0]), "w": Words(np.array(["a", OTHER], object), Tensor(np.array([0, 1], np.int32)))}
+    (found,) = function(*text[:2])(**given).values()
+    assert isinstance(found, Words) and found.places.dtype is dtypes.int32
+    assert found.table[found.places.numpy()].tolist() == [["b", "a"], ["", "b"]]
+    with pytest.raises(NotImplementedError, match="output 'given' has text of an input"):
+        function(*text)(**given)
 
 
 @pytest.mark.parametrize(("nodes", "want"), [

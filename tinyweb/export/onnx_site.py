@@ -87,9 +87,9 @@ class OnnxFunction:
         found, named = self.model(**inputs, **self.fixed), {}
         for n, t in found.items():
             if isinstance(t, np.ndarray):  # text that is the same in every call
-                words = word_list(dict.fromkeys(t.reshape(-1).tolist()))
-                t = Words(words, Tensor(np.searchsorted(words, t)))
-            if isinstance(t, Words) and OTHER in t.table:
+                words, places = np.unique(t, return_inverse=True)
+                t = Words(words, Tensor(places.reshape(t.shape).astype(np.int32)))
+            if isinstance(t, Words) and OTHER in t.table.tolist():  # NumPy does not tell it from an empty text
                 raise NotImplementedError(f"output {n!r} has text of an input, of which a page gives known words only")
             name = n
             while name in inputs or name in named or (name != n and name in found):

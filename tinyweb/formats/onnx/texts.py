@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,13 +66,16 @@ def known_words(graph: Graph) -> list[str]:
 def free_texts(graph: Graph) -> list[str]:
     """Outputs whose text nodes make anew, as parts of words or digits: in an export text is one of a list of words."""
     makers = {name: node for node in graph.nodes for name in node.outputs}
-    return [p.name for p in graph.outputs if p.type == TEXT and not _listed(p.name, makers)]
+    numbers = {p.name for p in graph.inputs if p.type != TEXT} - graph.constants.keys()
+    return [p.name for p in graph.outputs if p.type == TEXT and not _listed(p.name, makers, numbers)]
 
 
-def _listed(name: str, makers: Mapping[str, Node]) -> bool:
+def _listed(name: str, makers: Mapping[str, Node], numbers: Container[str]) -> bool:
     waiting, seen = [name], set[str]()
     while waiting:
         name = waiting.pop()
+        if name in numbers:
+            return False
         node = makers.get(name)
         if node is None or name in seen or node.op == "Constant":
             continue

@@ -2,7 +2,7 @@
 
 import { count, isFloat, type Numeric, toArray } from "../data/arrays";
 import { windowOf, type Sound } from "../data/audio";
-import { parseNumbers, parseTexts } from "../data/json";
+import { parseNumbers, parseTexts, writtenText } from "../data/json";
 import { fitted, type Numbers } from "../data/npy";
 import { layoutOf, pictureValues, pixelsOf, type Layout, type PictureSettings } from "../data/picture";
 import { FeedError } from "../data/problem";
@@ -132,7 +132,7 @@ export function newFeed(spec: ArrayInfo, reads: boolean, outputs: readonly Array
     from: 0,
     step: 0,
     text: "The quick brown fox jumps over the lazy dog.",
-    json: spec.texts?.[0] ?? (isFloat(spec.dtype) ? "1" : "0"),
+    json: spec.texts ? writtenText(spec.texts[0] ?? "") : isFloat(spec.dtype) ? "1" : "0",
     numbers: null,
     file: "",
     spread,

@@ -80,6 +80,9 @@ export function parseTexts(text: string, shape: readonly number[]): string[] {
   return texts;
 }
 
+/** A text as `parseTexts` reads it. */
+export const writtenText = (text: string): string => (/^[\s"[]|[,\n]|\s$/u.test(text) ? JSON.stringify(text) : text);
+
 /** Nested lists, as JSON, with all digits of integers. */
 export function numbersText(values: ArrayLike<number | bigint | string>, shape: readonly number[]): string {
   let at = 0;

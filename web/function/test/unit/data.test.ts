@@ -6,7 +6,7 @@ import { given, kindsFor, newFeed, returning } from "../../src/app/feeds";
 import { envelope, parseLabels, topClasses, viewsFor } from "../../src/app/views";
 import { boxesOf } from "../../src/data/boxes";
 import { fromHalf, numberText, rangeOf, toArray, toHalf, toNumbers } from "../../src/data/arrays";
-import { numbersText, parseNumbers, parseTexts } from "../../src/data/json";
+import { numbersText, parseNumbers, parseTexts, writtenText } from "../../src/data/json";
 import { fitted, parseNpy, writeNpy } from "../../src/data/npy";
 import { layoutOf, maskOf, pictureValues, placed, type Layout } from "../../src/data/picture";
 import { randomValues } from "../../src/data/random";
@@ -55,6 +55,9 @@ describe("JSON", () => {
     expect(() => parseTexts("a, b", [3])).toThrow("3 texts go in");
     expect(() => parseTexts("[a", [1])).toThrow("no JSON");
     expect(numbersText(["a", "b"], [2, 1])).toBe('[["a"],["b"]]');
+    expect(writtenText("light blue")).toBe("light blue");
+    for (const text of ["", "red", "a, b", "[UNK]", '"', "a\nb", " a", "a\t", "\\", "1"])
+      expect(parseTexts(writtenText(text), [1])).toEqual([text]);
   });
 
   it("has all digits of integers of 64 bits", () => {
