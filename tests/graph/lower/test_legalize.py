@@ -12,6 +12,7 @@ import pytest
 from tests.graph.lower.evaluation import evaluate, leaf
 from tests.graph.lower.hand_kernels import axes, kernel, param
 from tinyweb.dtype import ALL, DType, dtypes, from_bits, round_to, to_bits
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower.decompose import decompose, floor_division
 from tinyweb.graph.lower.legalize import computed_as, in_range, legalize
@@ -31,6 +32,18 @@ FLOATS = np.array(
      -1e30, 1e-45, 1e-8, np.inf, -np.inf, np.nan], np.float32)  # fmt: skip
 INTEGERS = np.array([0, 1, -1, 2, 7, 8, -8, -9, 15, 16, 127, 128, -128, -129, 255, 256, 2049, 32767, 32768, -32768,
                      65535, 65536, 2**24 + 1, 2**31 - 1, -(2**31)], np.int32)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", [*TARGETS.values(), nvidia_target(), amd_target()], ids=lambda t: t.name)
+def test_a_magnitude_is_an_operation_on_bits(target: Target) -> None:
+    x = leaf(F32)
+    zero = UOp.const(0.0, F32)
+    chosen = x.equal(zero).where(zero, x.alu(Ops.LESS, zero).where(x.alu(Ops.NEG), x))
+    lowered = legalize(chosen, target)
+    assert not any(u.op is Ops.WHERE for u in lowered.toposort())
+    got = evaluate(lowered, {x: FLOATS})
+    np.testing.assert_array_equal(got, np.abs(FLOATS))
+    assert not np.signbit(got[~np.isnan(got)]).any()
 
 
 def wrap(value: int, dtype: DType) -> int:

@@ -94,7 +94,7 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return sum((a * b for a, b in octets), src[2])
     if u.op is Ops.BITCAST:
         return _bitcast(u, src[0], target)
-    if u.op is Ops.WHERE and not target.ieee and (size := _size_of(src)) is not None:
+    if u.op is Ops.WHERE and (size := _size_of(src)) is not None:
         return size
     if u.op in (Ops.SHL, Ops.SHR):
         out = _shift(u.op, src[0], src[1], u.dtype)
