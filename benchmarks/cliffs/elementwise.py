@@ -222,7 +222,8 @@ def reductions() -> Iterator[Work]:
     for name, (reduce, needed) in of.items():
         for axis in (0, 1):
             yield alike(f"{name}-axis-{axis}-1003", square, lambda x, r=reduce, a=axis: r(x, a), needed(count))
-        yield alike(f"{name}-middle-axis", cube, lambda x, r=reduce: r(x, 1), needed(in_cube))
+        beyond = "five workgroups of 52 threads compute 257 columns, and NaN is asked for" if name == "argmax" else ""
+        yield alike(f"{name}-middle-axis", cube, lambda x, r=reduce: r(x, 1), needed(in_cube), beyond=beyond)
     yield alike("sum-all-4m", normal((MANY,)), lambda x: x.sum(), needs(MANY))
     yield alike("max-all-4m", normal((MANY,)), lambda x: x.max(), needs(max=MANY))
     yield alike("argmax-all", normal((1 << 20,)), lambda x: x.argmax(), needs(2 << 20))
