@@ -108,7 +108,7 @@ _creations = count()
 
 def _leave(entry: _Entry, table: dict[tuple[Any, ...], _Entry] = _table) -> None:  # outlives the module's names at exit
     if table.get(entry.key) is entry:
-        del table[entry.key]
+        table.pop(entry.key, None)  # an equal node of another thread may have come and gone
 
 
 class UOp:
