@@ -346,8 +346,10 @@ function checkInput(spec: ArraySpec, shape: readonly number[], input: Data | Fra
 const wordsAt = (places: TypedArray | undefined, texts: readonly string[]): string[] =>
   Array.from((places ?? []) as Int32Array, (place) => texts[place] ?? "");
 
-/** The places of strings in a list; of those that are not in it, the one behind its end. */
+/** The places of strings in a list; of those that are not in it, the one behind its end. Undefined for what is no list of strings. */
 function placesOf(input: Data | Frame | undefined, texts: readonly string[]): Int32Array | undefined {
   const places = new Map(texts.map((text, i) => [text, i]));
-  return Array.isArray(input) ? Int32Array.from(input, (text: string) => places.get(text) ?? texts.length) : undefined;
+  return Array.isArray(input) && input.every((text) => typeof text === "string")
+    ? Int32Array.from(input, (text: string) => places.get(text) ?? texts.length)
+    : undefined;
 }

@@ -45,7 +45,7 @@ describe("a function", () => {
     expect(session.info.functions["run"]?.inputs[1]).toEqual({ name: "n", dtype: "i32", shape: [], texts });
     expect((await session.outputs({ x, n: ["b"] }, "run", ["y"]))["y"]).toEqual(Float32Array.of(2, -3, 10, 17));
     expect((await session.outputs({ n: { data: ["c"], shape: [] } }, "run", ["y"]))["y"]).toEqual(Float32Array.of(4, -1, 12, 19));
-    for (const wrong of [Int32Array.of(1), ["a", "b"], "b"] as never[]) {
+    for (const wrong of [Int32Array.of(1), ["a", "b"], "b", [["b"]], [1]] as never[]) {
       const message = expect.stringContaining('"n" must be a list of strings');
       await expect(session.outputs({ n: wrong })).rejects.toMatchObject({ code: "bad-argument", message });
     }
