@@ -10,9 +10,11 @@ from onnx import TensorProto, ValueInfoProto, helper
 
 from tinyweb import Tensor
 from tinyweb.formats.onnx import OnnxModel
+from tinyweb.formats.onnx.texts import OTHER, known_words
 from tinyweb.formats.words import Words
 
 MICROSOFT, ML = "com.microsoft", "ai.onnx.ml"
+TEXT = helper.make_tensor("k", TensorProto.STRING, [1], [b"b"])
 
 
 def model(node: Any, given: ValueInfoProto) -> OnnxModel:
@@ -64,3 +66,20 @@ def test_text_of_computed_places_moves_and_is_compared() -> None:
     assert looked(x=x)["y"].tolist() == [0.0, 2.5]
     with pytest.raises(NotImplementedError, match="StringNormalizer"):
         model(helper.make_node("StringNormalizer", ["x"], ["y"]), given)(x=x)
+
+
+@pytest.mark.parametrize("value", [{"value_string": "b"}, {"value_strings": ["b"]}, {"value": TEXT}])
+def test_text_of_an_input_knows_the_words_that_it_is_compared_with(value: dict[str, Any]) -> None:
+    given = helper.make_tensor_value_info("x", TensorProto.STRING, [3])
+    x = Words(texts("b", OTHER), Tensor(np.array([1, 0, 1], np.int32)))
+    for suffix in ((), (helper.make_node("StringConcat", ["k", "k"], ["k2"]),)):
+        nodes = [helper.make_node("Constant", [], ["k"], **value), *suffix]
+        nodes.append(helper.make_node("Equal", ["x", nodes[-1].output[0]], ["y"]))
+        graph = helper.make_graph(nodes, "g", [given], [helper.make_empty_tensor_value_info("y")])
+        made = OnnxModel(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
+        assert known_words(made.graph) == ["b"]
+        if not suffix:
+            assert made(x=x)["y"].tolist() == [False, True, False]
+            continue
+        with pytest.raises(NotImplementedError, match="text of an input beside text that is made anew"):
+            made(x=x)

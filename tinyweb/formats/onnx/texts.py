@@ -35,6 +35,8 @@ def as_places(call: Call, inputs: Sequence[Any]) -> tuple[list[Any], Host] | Non
         raise call.unsupported("two texts of which both are computed")
     given = [list(v.table) if isinstance(v, Words) else v.reshape(-1).tolist() if is_text(v) else [] for v in inputs]
     places = {word: i for i, word in enumerate(dict.fromkeys(w for words in given for w in words))}
+    if call.op in COMPARES and any(OTHER in words and len(set(words)) < len(places) for words in given):
+        raise call.unsupported("text of an input beside text that is made anew")
     found = []
     for words, v in zip(given, inputs):
         own = np.array([places[w] for w in words], np.int32)
@@ -58,8 +60,10 @@ def known_words(graph: Graph) -> list[str]:
     """The words that nodes of a model, or its initializers, tell apart."""
     found = [s for t in graph.tensors() for s in t.strings]
     for node in graph.every_node():
-        if (node.domain, node.op) in TABLES:
+        if (node.domain, node.op) in TABLES or node.op == "Constant":
             found += [s for a in node.attributes.values() for s in a.strings]
+        if node.op == "Constant" and "value_string" in node.attributes:
+            found.append(bytes(node.attributes["value_string"].s))
     return list(dict.fromkeys(bytes(s).decode("utf-8", "replace") for s in found))
 
 
