@@ -34,7 +34,7 @@ SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share
 MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
 KEPT = (32, 256)  # elements of a row that a thread keeps: in registers, or in an array where its row is too long
 WIDE = 128  # bits of the widest load
-SPARSE = 4  # so many times fewer threads do where more would compute alike what one of them may keep
+SPARSE = 4  # so many times fewer threads do where more would compute, or read, alike what one of them may keep
 EXCHANGED = 2  # steps of a sum for an operation of what threads exchange of it
 IN_FLIGHT = 4  # loads of a thread before it needs the first of them
 CHOSEN = 3  # values to choose from, from which an element in so many may rather be computed twice
@@ -262,7 +262,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         outer = max(groups, key=k.size)
         part = fitting(k.size(outer), WORKGROUP if t.subgroups else ALONG)
         if part >= SHARED_GROUPS:
-            unroll(b, serves, outputs * part, t.busy_threads // 2, 8 if narrow < 16 else 4)
+            unroll(b, serves, reused, outputs * part, t.busy_threads // 2, 8 if narrow < 16 else 4)
             group(b, [outer], part)
             if not t.subgroups or part < WORKGROUP // 2:
                 bind_threads(b, by_stride(k, rows), max(WORKGROUP, part))
@@ -271,7 +271,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         # a workgroup for a row or a few: it is combined without threads waiting for each other
         if apart:
             join(b, bound)
-        unroll(b, serves, outputs * WORKGROUP, t.busy_threads, 8 if narrow < 16 else 4)
+        unroll(b, serves, reused, outputs * WORKGROUP, t.busy_threads, 8 if narrow < 16 else 4)
         longest = max((r for r in bound if b.left(r)), key=b.steps)
         group(b, [longest], LARGE_WORKGROUP if steps >= LONG else WORKGROUP)
         load_ahead(b, longest)
@@ -288,11 +288,11 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         for r in bound if k.volume(bound) <= SMALL_WINDOW else ():
             if b.left(r):
                 b.bind(b.left(r), AxisKind.UNROLL)
-        unroll(b, [r for r in reused if r is not axis], outputs, t.busy_threads // 4)
+        unroll(b, [r for r in reused if r is not axis], reused, outputs, t.busy_threads)
         bind_threads(b, by_stride(k, rows), WORKGROUP)
         return
     # several rows to a thread, where there are plenty, share what is read and computed of the input
-    unroll(b, serves, outputs * count, t.busy_threads // 2)
+    unroll(b, serves, reused, outputs * count, t.busy_threads // 2)
     if axis in rows:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
@@ -397,11 +397,13 @@ def widest(b: Builder, accesses: list[UOp]) -> int:
     return min(b.target.max_vector, max(WIDE // bits, 1))
 
 
-def unroll(b: Builder, axes: Iterable[UOp], threads: int, enough: int, most: int = 4) -> None:
-    """The axes in turn, all of a short one or up to `most` steps, as long as enough threads are left."""
+def unroll(b: Builder, axes: Iterable[UOp], reused: list[UOp], threads: int, busy: int, most: int = 4) -> None:
+    """The axes in turn, all of a short one or up to `most` steps, as long as enough threads are left: as many as keep
+    all busy, and fewer where others would read the larger operand again, as along `reused` ones.
+    """
     room = MATRIX
     for r in axes:
-        size, factor = b.steps(r), 1
+        size, factor, enough = b.steps(r), 1, busy // SPARSE if r in reused else busy
         if size <= room and threads >= size * enough:
             factor = size
         while factor < min(most, room) and threads >= 2 * factor * enough and size % (2 * factor) == 0:
