@@ -52,11 +52,11 @@ def test_no_option_says_what_is_counted(tmp_path: Path) -> None:
     """Where an operator needs the number of rows, the error names no size of the model's inputs."""
     nodes = [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Cast", ["at"], ["f"], to=TensorProto.FLOAT),
              helper.make_node("Unsqueeze", ["f", "first"], ["rows"]),
-             helper.make_node("Resize", ["rows", "", "half"], ["y"], mode="linear", antialias=1)]  # fmt: skip
+             helper.make_node("Resize", ["rows", "", "", "four"], ["y"], mode="linear", antialias=1)]  # fmt: skip
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [9])
     first = helper.make_tensor("first", TensorProto.INT64, [1], [0])
-    half = helper.make_tensor("half", TensorProto.FLOAT, [3], [1, 1, 0.5])
-    made = helper.make_graph(nodes, "g", [x], [helper.make_empty_tensor_value_info("y")], [first, half])
+    four = helper.make_tensor("four", TensorProto.INT64, [3], [1, 1, 4])
+    made = helper.make_graph(nodes, "g", [x], [helper.make_empty_tensor_value_info("y")], [first, four])
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "graph.onnx")
     told = r"Resize.* nonzero_0 is counted while the model runs.*--fix"
     with pytest.raises(NotImplementedError, match=told) as caught:

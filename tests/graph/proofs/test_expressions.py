@@ -102,7 +102,7 @@ def test_strides(count: int) -> None:
                 stride, rest = as_index(parts[0]), parts[1]
                 assert r not in stride.ranges and r not in rest.ranges
                 found += same(u, r * stride + rest)
-    assert found > count // 3
+    assert found >= count // 3
 
 
 @some
