@@ -42,8 +42,8 @@ def address_entries(sink: UOp) -> UOp:
 
 
 def _loaded(index: UOp, reads: dict[UOp, bool]) -> dict[UOp, UOp]:
-    """Parts of an index that come from memory, each with a name that stands for it: what memory holds is made by effects,
-    of which the program has one, so that nothing below may become another node. `reads`: what is known of nodes.
+    """Parts of an index that come from memory, each with a name that stands for it: below them are effects, which may
+    not become other nodes here and there. `reads`: what is known of nodes.
     """
     names: dict[UOp, UOp] = {}
     seen, left = {index}, [index]
