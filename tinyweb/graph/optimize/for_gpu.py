@@ -37,7 +37,8 @@ WIDE = 128  # bits of the widest load
 SPARSE = 4  # so many times fewer threads do where more would compute, or read, alike what one of them may keep
 EXCHANGED = 2  # steps of a sum for an operation of what threads exchange of it
 IN_FLIGHT = 4  # loads of a thread before it needs the first of them
-CHOSEN = 3  # values to choose from, from which an element in so many may rather be computed twice
+CHOSEN = 3  # values to choose from, from which an element in SPARE may rather be computed twice
+SPARE = 4
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
@@ -100,7 +101,7 @@ def blocks_of(b: Builder, r: UOp, at: tuple[int, ...]) -> int:
     chosen = 1 + sum(not any(x.op is Ops.LOAD for x in c.toposort()) for c in conditions)
     functions = sum(u.op in FUNCTIONS and r in u.ranges for u in k.nodes)
     chosen = 1 if 0 < functions < chosen else chosen  # a function of what was chosen is dear to do twice
-    spare, part = size // CHOSEN if chosen >= CHOSEN else 0, gcd(*sizes)
+    spare, part = size // SPARE if chosen >= CHOSEN else 0, gcd(*sizes)
     enough = b.target.busy_threads // SPARSE * size // max(k.volume(k.outputs), 1)
     for lanes in (b.target.vector_lanes, 1) if along and part % b.target.vector_lanes == 0 else (1,):
         found = []  # what is computed, and blocks
