@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from weakref import ref
 
 from tinyweb.graph.ir import Ops, Shape, UOp, movement, substitute
-from tinyweb.graph.ir.uop import on_node
+from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.views import view_base, walk
 from tinyweb.graph.symbolic import evaluate

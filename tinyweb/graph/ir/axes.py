@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.ir.ops import AxisKind, Ops
-from tinyweb.graph.ir.uop import Size, UOp, on_node
+from tinyweb.graph.ir.uop import Size, UOp
 
 LANES = frozenset({AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT, AxisKind.TILE})
 

@@ -7,15 +7,16 @@ root, and every analysis may be cached on the node it belongs to.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
 from itertools import count
 from math import prod
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, overload
+from typing import Any, ClassVar, TypeAlias
 from weakref import ref
 
 from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir.on_node import graph_property
 from tinyweb.graph.ir.ops import (
     COMPARISON,
     ELEMENTWISE,
@@ -31,52 +32,10 @@ from tinyweb.graph.ir.shared_matrices import DescribedArg
 
 Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an expression in VARIABLEs
 Shape: TypeAlias = "tuple[Size, ...]"
-T = TypeVar("T")
 LIKE_THEIR_SOURCE = frozenset({
     Ops.FLIP, Ops.SCAN, Ops.SCATTER, Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT,
 })  # fmt: skip
 NO_LANES = TENSOR_ONLY | {Ops.AFTER, Ops.END, Ops.BARRIER, Ops.SINK}  # arrays, memory and effects
-
-
-class graph_property(Generic[T]):
-    """A property kept on the node, computed for the sources first: no graph is too deep for Python's stack.
-
-    `through` says which sources the computation looks into; the others are left alone.
-    """
-
-    def __init__(self, function: Callable[[UOp], T], through: Callable[[UOp], bool] | None = None):
-        self.function, self.through = function, through
-        self.__doc__ = function.__doc__
-
-    def __set_name__(self, owner: type[UOp], name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, u: None, owner: type[UOp]) -> graph_property[T]: ...
-    @overload
-    def __get__(self, u: UOp, owner: type[UOp]) -> T: ...
-    def __get__(self, u: UOp | None, owner: type[UOp]) -> graph_property[T] | T:
-        return self if u is None else on_node(u, self.name, self.function, self.through)
-
-
-def on_node(u: UOp, name: str, function: Callable[[UOp], T], through: Callable[[UOp], bool] | None = None) -> T:
-    """`function(u)`, kept on the node under `name`; it is called for the sources (those `through` accepts) before."""
-    if name in u.__dict__:
-        known: T = u.__dict__[name]
-        return known
-    above: list[tuple[UOp, Iterator[UOp]]] = []
-    rest = iter(u.src)
-    while True:
-        for s in rest:
-            if name not in s.__dict__ and (through is None or through(s)):
-                above.append((u, rest))
-                u, rest = s, iter(s.src)
-                break
-        else:
-            value = u.__dict__[name] = function(u)
-            if not above:
-                return value
-            u, rest = above.pop()
 
 
 def _has_bounds(u: UOp) -> bool:

@@ -7,7 +7,7 @@ from functools import cache
 from hashlib import blake2b
 
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.graph.ir.uop import on_node
+from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target
 

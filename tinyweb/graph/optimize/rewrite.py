@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, StageArg, UOp, as_index, identity, nested, rebuild, substitute
-from tinyweb.graph.ir.uop import on_node, toposort
+from tinyweb.graph.ir.on_node import on_node
+from tinyweb.graph.ir.uop import toposort
 from tinyweb.graph.symbolic import simplify
 
 

@@ -24,8 +24,8 @@ from tinyweb.graph.ir import (
 )
 from tinyweb.graph.ir.invariants import same_sizes
 from tinyweb.graph.ir.movement import shaped, shrink
+from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.ir.tensor_spec import is_buffer_view
-from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.schedule.joining import joined
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 
 from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, numel_max, size_max
-from tinyweb.graph.ir.uop import on_node
+from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, Index, same
 from tinyweb.graph.symbolic import simplify
 

@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.bounds import from_polynomial, polynomial, without_quotients
+from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.ir.ops import Ops
-from tinyweb.graph.ir.uop import Size, UOp, as_index, on_node
+from tinyweb.graph.ir.uop import Size, UOp, as_index
 from tinyweb.graph.symbolic.fold import wrap
 
 Terms: TypeAlias = dict[UOp, int]
