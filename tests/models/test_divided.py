@@ -14,7 +14,9 @@ from tinyweb.across import COPIES
 from tinyweb.errors import DeviceError, TinywebError
 from tinyweb.models import load
 from tinyweb.models.chat import Chat, Settings, entry_points
+from tinyweb.models.decoder.config import NormConfig
 from tinyweb.models.decoder.divided import shard_decoder
+from tinyweb.models.decoder.norm import Norm
 from tinyweb.tracing import Plan
 
 Make = Callable[..., Path]
@@ -98,10 +100,54 @@ def test_options(make_llama: Make, ids: np.ndarray, options: dict[str, Any]) -> 
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("quant", ["q8", "q4"])
-def test_quantised(make_llama: Make, ids: np.ndarray, quant: str) -> None:
+@pytest.mark.parametrize(
+    ("heads", "held", "count"),
+    [(6, 2, 3), (4, 1, 2), (4, 1, 3), (6, 3, 2), (8, 2, 4)],
+    ids=lambda n: str(n),
+)
+def test_any_number_of_heads(make_llama: Make, ids: np.ndarray, heads: int, held: int, count: int) -> None:
+    """Heads of keys and values that are fewer than devices are on several; others are divided as they can be. What
+    moves are two all-reduces for each layer.
+    """
+    devices = [KIND, *(f"{KIND}:{i}" for i in range(1, count))]
+    folder = make_llama(num_attention_heads=heads, num_key_value_heads=held, num_hidden_layers=2)
+    one, many = load(folder, context=64, device=KIND), load(folder, context=64, device=devices)
+    for tokens, start in ((ids[:, :9], 0), (ids[:, 9:12], 9)):
+        a, b = (m(Tensor(tokens), start).numpy() for m in (one, many))
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+    many(Tensor([[5]], device=",".join(devices)), 12)
+    COPIES.count = COPIES.nbytes = 0
+    many(Tensor([[7]], device=",".join(devices)), 13)
+    assert (COPIES.count, COPIES.nbytes) == tuple(2 * 2 * count * (count - 1) * k for k in (1, 4 * HIDDEN))
+
+
+def test_norms_of_heads_that_are_on_several_devices(make_llama: Make, ids: np.ndarray) -> None:
+    """Weights of norms go along with the heads that they belong to."""
+    folder = make_llama(num_attention_heads=4, num_key_value_heads=1, num_hidden_layers=1)
+    found = []
+    for each in (False, True):
+        models = [load(folder, context=64, device=KIND) for _ in range(2)]
+        for m in models:
+            mixer = m.layers[0].mixer
+            sizes = (5, 48) if each else (48,)
+            weight = Tensor(np.random.default_rng(1).random(sizes, dtype=np.float32), device=KIND)
+            mixer.head_norm = Norm(NormConfig("rms", 1e-5), (48,), weight, None)
+            if not each:
+                mixer.head_norm = None
+                whole = [
+                    Tensor(np.random.default_rng(i).random(48 * n, dtype=np.float32)) for i, n in enumerate((4, 1))
+                ]
+                mixer.query_norm, mixer.key_norm = (Norm(NormConfig("rms", 1e-5), w.shape, w, None) for w in whole)
+        shard_decoder(models[1], TWO)
+        found.append([m(Tensor(ids[:, :9]), 0).numpy() for m in models])
+    for a, b in found:
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("quant", "devices"), [("q8", TWO), ("q4", TWO), ("q8", [*TWO, f"{KIND}:2"])])
+def test_quantised(make_llama: Make, ids: np.ndarray, quant: str, devices: list[str]) -> None:
     folder = make_llama(hidden_size=512, intermediate_size=1024, num_attention_heads=8, num_key_value_heads=2)
-    one, two = (load(folder, quant, 64, d, activations="float", cache="f32") for d in (KIND, TWO))
+    one, two = (load(folder, quant, 64, d, activations="float", cache="f32") for d in (KIND, devices))
     a, b = (m(Tensor(ids[:, :5])).numpy() for m in (one, two))
     np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-4)
 
@@ -128,9 +174,9 @@ def test_several_opencl_devices() -> None:
 
 
 def test_errors(make_llama: Make) -> None:
-    model = load(make_llama(num_key_value_heads=1), context=64)
-    with pytest.raises(TinywebError, match="layer 0 has 1 heads of keys, which 2 devices do not divide"):
-        shard_decoder(model, TWO)
+    model = load(make_llama(num_attention_heads=2, num_key_value_heads=1), context=64)
+    with pytest.raises(TinywebError, match="layer 0 has 2 heads that can be divided, which are too few for 3 devices"):
+        shard_decoder(model, [*TWO, f"{KIND}:2"])
     with pytest.raises(TinywebError, match=f"at least two devices, not {KIND}"):
         shard_decoder(model, [KIND])
     with pytest.raises(DeviceError, match="names a device twice"):

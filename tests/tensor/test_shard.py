@@ -77,6 +77,53 @@ def test_divided_anew() -> None:
     np.testing.assert_array_equal(others.numpy(), a)
 
 
+PARTS: list[tuple[tuple[int, ...], int, tuple[str, ...], list[int] | None, list[int]]] = [
+    # shape, axis, devices, sizes that are asked for, sizes
+    ((10, 6), 0, THREE, None, [4, 3, 3]),
+    ((4, 3, 5), 1, TWO, None, [2, 1]),
+    ((2, 5), 0, FOUR, None, [1, 1, 0, 0]),
+    ((3, 7), -1, THREE, [1, 6, 0], [1, 6, 0]),
+    ((0, 3), 0, TWO, None, [0, 0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "axis", "devices", "asked", "sizes"), PARTS)
+def test_parts_of_different_sizes(
+    shape: tuple[int, ...], axis: int, devices: tuple[str, ...], asked: list[int] | None, sizes: list[int]
+) -> None:
+    a, rest = values(*shape), int(np.prod(shape)) // max(shape[axis], 1)
+    t, copies, moved = counted(lambda: Tensor(a).shard(devices, axis, asked).realize())
+    spread = t.uop.buffer.arg.spread
+    assert spread is None or [spread.outer * s for s in spread.shares] == [rest * s for s in sizes] or not a.size
+    assert (copies, moved) == (sum(s > 0 for s in sizes[1:]), 4 * rest * sum(sizes[1:]))
+    back, copies, moved = counted(lambda: t.to(devices[0]).realize())
+    assert (copies, moved) == (sum(s > 0 for s in sizes[1:]), 4 * rest * sum(sizes[1:]))
+    np.testing.assert_array_equal(back.numpy(), a)
+    each, copies, _ = counted(lambda: (t * 2 + Tensor.ones(*shape, device=t.device)).realize())
+    assert copies == 0
+    np.testing.assert_array_equal(each.numpy(), 2 * a + 1)
+    total, copies, _ = counted(lambda: t.sum(axis).realize())
+    assert copies == sum(s > 0 for s in sizes) * (len(devices) - 1)
+    np.testing.assert_allclose(total.numpy(), a.sum(axis), rtol=1e-5, atol=1e-6)
+
+
+def test_divided_anew_along_the_same_axis() -> None:
+    """Each device gets what it does not have: of 4, 3, 3 rows, where it is to have 2, 5, 3."""
+    a = values(10, 6)
+    even = spread(a, 0, THREE)
+    other, copies, moved = counted(lambda: even.shard(THREE, 0, [2, 5, 3]).realize())
+    assert (copies, moved) == (1, 2 * 6 * 4)
+    np.testing.assert_array_equal(other.numpy(), a)
+    both, copies, moved = counted(lambda: (even + other).realize())
+    assert (copies, moved) == (1, 2 * 6 * 4)
+    np.testing.assert_array_equal(both.numpy(), 2 * a)
+    other.assign(even * 3)
+    np.testing.assert_array_equal(other.numpy(), 3 * a)
+    last, copies, moved = counted(lambda: even.shard(THREE, 0, [0, 0, 10]).realize())
+    assert (copies, moved) == (2, 7 * 6 * 4)
+    np.testing.assert_array_equal(last.numpy(), a)
+
+
 def test_constants_move_nothing() -> None:
     t, copies, _ = counted(
         lambda: (Tensor.zeros(4, 6).shard(TWO, 1) + Tensor.arange(6, device=",".join(TWO))).realize()
@@ -124,6 +171,27 @@ def test_operations(
     given = [spread(a, axis) for a, axis in zip(arrays, axes)]
     t, *found = counted(lambda: function(*given).contiguous().realize())
     assert found == [copies, moved], name
+    np.testing.assert_allclose(t.numpy(), one, rtol=1e-5, atol=1e-5)
+
+
+REDUCED = ("sum along the axis", "maximum of all", "matmul along the sum")
+
+
+@pytest.mark.parametrize(("name", "function", "axes", "copies", "moved"), CASES, ids=[c[0] for c in CASES])
+def test_operations_on_parts_of_different_sizes(
+    name: str, function: Callable[..., Tensor], axes: list[int | None], copies: int, moved: int
+) -> None:
+    """As many copies as of equal parts: three devices divide 4 and 8, and four 6, into different ones."""
+    arrays = [values(4, 6, 8, seed=i) for i in range(2)]
+    devices = FOUR if 1 in axes else THREE
+    n = len(devices)
+    one = function(*map(Tensor, arrays)).numpy()
+    given = [spread(a, axis, devices) for a, axis in zip(arrays, axes)]
+    t, *found = counted(lambda: function(*given).contiguous().realize())
+    if name == "heads":  # 3, 3 and 2 elements are no heads of two
+        copies, moved = 2, arrays[0].nbytes
+    each = n * (n - 1) // 2 if name in REDUCED else n - 1  # what two devices send in turn, others send to all others
+    assert found == [copies * n * (n - 1) // 2, moved * each], name
     np.testing.assert_allclose(t.numpy(), one, rtol=1e-5, atol=1e-5)
 
 
@@ -210,19 +278,22 @@ def step_of(
     return step, (first, second)
 
 
-@pytest.mark.parametrize("devices", [TWO, FOUR])
-def test_data_parallel_training(devices: tuple[str, ...]) -> None:
-    """Weights whole on each device, the batch divided: what moves are both gradients and the loss, once each."""
+@pytest.mark.parametrize(("devices", "batch"), [(TWO, 8), (FOUR, 8), (THREE, 10), (FOUR, 3)])
+def test_data_parallel_training(devices: tuple[str, ...], batch: int) -> None:
+    """Weights whole on each device, the batch divided: what moves are both gradients and the loss, once each, from all
+    devices that have some of it.
+    """
     weights = [values(16, 12, seed=1), values(12, 5, seed=2)]
     one, weights_of_one = step_of(lambda t: t, list(map(Tensor, weights)))
     many, weights_of_many = step_of(lambda t: t.shard(devices), list(map(Tensor, weights)))
     first, second, n = jit(one), jit(many), len(devices)
+    sent = min(n, batch) * (n - 1)
     for i in range(3):
-        x, y = values(8, 16, seed=10 + i), values(8, 5, seed=20 + i)
+        x, y = values(batch, 16, seed=10 + i), values(batch, 5, seed=20 + i)
         loss = first(Tensor(x), Tensor(y)).item()
         given = spread(x, 0, devices), spread(y, 0, devices)
         other, copies, moved = counted(lambda: second(*given))  # noqa: B023
-        assert (copies, moved) == (3 * n * (n - 1), n * (n - 1) * 4 * (16 * 12 + 12 * 5 + 1))
+        assert (copies, moved) == (3 * sent, sent * 4 * (16 * 12 + 12 * 5 + 1))
         assert other.item() == pytest.approx(loss, rel=1e-5)
     (traced,) = second.traces.values()
     plan = traced.record.plan
@@ -261,8 +332,14 @@ def test_what_reads_the_old_value_elsewhere() -> None:
 
 def test_errors() -> None:
     x = Tensor(values(4, 6))
-    with pytest.raises(ValueError, match="axis 0 of \\(4, 6\\) has 4 elements, which 3 devices do not divide"):
-        x.shard(THREE, 0)
+    with pytest.raises(
+        ValueError, match="\\[2, 3\\] do not divide the 4 elements of axis 0 of \\(4, 6\\) among 2 devices"
+    ):
+        x.shard(TWO, 0, [2, 3])
+    with pytest.raises(ValueError, match="\\[4\\] do not divide"):
+        x.shard(TWO, 0, [4])
+    with pytest.raises(ValueError, match="an axis, which is missing"):
+        x.shard(TWO, sizes=[2, 2])
     with pytest.raises(IndexError, match="shard: axis 2 is outside"):
         x.shard(TWO, 2)
     with pytest.raises(IndexError, match="without axes"):
@@ -299,7 +376,7 @@ def on_opencl(file: str, chosen: str) -> None:
 
 
 def test_several_opencl_devices() -> None:
-    on_opencl(__file__, "test_operations and along and sum or test_data_parallel_training and devices0")
+    on_opencl(__file__, "test_operations and along and sum or test_data_parallel_training and devices2")
 
 
 def test_devices_of_different_kinds() -> None:
@@ -309,8 +386,8 @@ def test_devices_of_different_kinds() -> None:
     np.testing.assert_allclose(t.numpy(), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("optimizer", [AdamW, SGD])
-def test_training_of_divided_weights(optimizer: type[Any]) -> None:
+@pytest.mark.parametrize(("optimizer", "sizes"), [(AdamW, None), (SGD, None), (AdamW, [7, 5])])
+def test_training_of_divided_weights(optimizer: type[Any], sizes: list[int] | None) -> None:
     """Columns of one matrix, rows of the next: two all-reduces, of the results; moments are divided as weights are."""
     arrays = [values(16, 12, seed=1) * 0.2, values(12, 4, seed=2) * 0.2]
 
@@ -331,7 +408,7 @@ def test_training_of_divided_weights(optimizer: type[Any]) -> None:
         return [first, second], found
 
     one, _ = trained([lambda t: t] * 3)
-    two, found = trained([lambda t: t.shard(TWO, 1), lambda t: t.shard(TWO, 0), lambda t: t.shard(TWO)])
+    two, found = trained([lambda t: t.shard(TWO, 1, sizes), lambda t: t.shard(TWO, 0, sizes), lambda t: t.shard(TWO)])
     assert found == [2, 2 * 8 * 4 * 4]
     for a, b in zip(one, two):
         np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-5, atol=1e-6)
@@ -359,7 +436,7 @@ def test_chains_of_operations(seed: int) -> None:
     random = np.random.default_rng(seed)
     devices = (TWO, THREE, FOUR)[seed % 3]
     arrays = [values(12, 6, 8, seed=seed), values(12, 6, 8, seed=seed + 100)]
-    axes = [[None, 0, 1, 2][random.integers(0, 4 if len(devices) == 2 else 2)] for _ in arrays]
+    axes = [[None, 0, 1, 2][random.integers(0, 4)] for _ in arrays]
     steps = [STEPS[i] for i in random.integers(0, len(STEPS), 5)]
 
     def chain(x: Tensor, y: Tensor) -> list[Floats]:

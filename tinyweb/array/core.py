@@ -18,7 +18,7 @@ from tinyweb.array.update import update
 from tinyweb.device import Device, bindings, is_recording
 from tinyweb.dtype import DType, DTypeLike, as_dtype, dtypes, from_numpy, to_dtype
 from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, Shape, Size, UOp, numel_max, size_max, size_prod
-from tinyweb.graph.schedule import spans
+from tinyweb.graph.schedule import even_sizes, spans
 
 Scalar: TypeAlias = "bool | int | float"
 VIEWS = (MOVEMENT - {Ops.PAD}) | {Ops.DETACH}  # padding is no memory of what is padded
@@ -325,14 +325,15 @@ class TensorCore(Value):
             return t
         return t._moved(name)
 
-    def _moved(self, device: str, axis: int | None = None) -> Self:
-        """On another device; on several, whole on each or divided along an axis."""
-        arg = CopyArg(Device.members(self.device), Device.members(device), axis)
+    def _moved(self, device: str, axis: int | None = None, sizes: tuple[int, ...] = ()) -> Self:
+        """On another device; on several, whole on each or divided along an axis into parts of these sizes."""
+        arg = CopyArg(Device.members(self.device), Device.members(device), axis, sizes)
         return self._wrap(UOp(Ops.COPY, self.dtype, (self.uop,), arg), device)
 
-    def shard(self, devices: str | Sequence[str], axis: int | None = None) -> Self:
-        """The tensor on several devices (`["CPU", "CPU:1"]`, or `"CPU,CPU:1"`): divided along `axis` into equal parts,
-        in their order, or (None) whole on each of them.
+    def shard(self, devices: str | Sequence[str], axis: int | None = None, sizes: Sequence[int] | None = None) -> Self:
+        """The tensor on several devices (`["CPU", "CPU:1"]`, or `"CPU,CPU:1"`): divided along `axis` into parts, in
+        their order, or (None) whole on each of them. `sizes` are the parts' along the axis, as even as can be unless
+        given: of 10 elements 4, 3 and 3.
 
         What is computed of tensors on the same devices is computed by all of them, each of its part: elementwise, with
         reductions, products of matrices, movement and gathers, as long as the axis that is divided stays one axis. Of
@@ -340,25 +341,31 @@ class TensorCore(Value):
         whole on each. Whatever else needs all of a tensor gathers it first. `to` gathers it on one device; `shard` on
         the same devices divides it along another axis. Lazy. Gradients are divided as their tensors are computed.
 
-        ValueError for an axis whose size is symbolic or no multiple of the number of devices; IndexError for one that
-        is not there; DeviceError for a name that is no device's, or named twice.
+        ValueError for an axis whose size is symbolic, and for sizes that are not those of its parts; IndexError for an
+        axis that is not there; DeviceError for a name that is no device's, or named twice.
         """
         members = Device.members(devices)
-        name, count = ",".join(members), len(members)
+        name, count, each = ",".join(members), len(members), tuple[int, ...]()
         if axis is not None:
             axis = self._axis(axis, method="shard")
             if not self.shape:
                 raise IndexError("shard: a tensor without axes is whole on each device: axis=None")
             size = self.shape[axis]
-            if not isinstance(size, int) or size % count:
-                what = size if isinstance(size, int) else "a symbolic number of"
+            if not isinstance(size, int):
                 raise ValueError(
-                    f"shard: axis {axis} of {self.shape} has {what} elements, which {count} devices do not divide "
-                    "into equal parts: choose another axis, or pad it"
+                    f"shard: axis {axis} of {self.shape} has a symbolic number of elements: choose another axis"
                 )
+            each = even_sizes(size, count) if sizes is None else tuple(map(operator.index, sizes))
+            if len(each) != count or min(each) < 0 or sum(each) != size:
+                raise ValueError(
+                    f"shard: parts of sizes {list(each)} do not divide the {size} elements of axis {axis} of "
+                    f"{self.shape} among {count} devices: give one size for each, which together make {size}"
+                )
+        elif sizes is not None:
+            raise ValueError("shard: sizes are those of parts along an axis, which is missing: give axis=")
         if name == self.device and (count == 1 or (axis is None and not spans(self.uop))):
             return self._same()
-        return self._moved(name, axis if count > 1 else None)
+        return self._moved(name, axis, each) if count > 1 else self._moved(name)
 
     def clone(self) -> Self:
         """A copy: the same value in memory of its own."""

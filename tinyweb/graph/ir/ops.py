@@ -271,23 +271,25 @@ class MatrixArg:
 
 @dataclass(frozen=True)
 class Spread:
-    """How memory lies on several devices. With `outer` = 0 each has all of it; else it is seen as (outer, devices,
-    rest) in order, and each device has its place along the second axis, as (outer, rest).
+    """How memory lies on several devices. With `outer` = 0 each has all of it; else it is seen as (outer, rest) in
+    order, and each device has as many elements of the second axis as `shares` says, one behind the other.
     """
 
     devices: tuple[str, ...]
     outer: int
+    shares: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class CopyArg:
-    """Where a COPY's source is, where the value is to be, and along which axis it is divided there (None: each of the
-    devices has all of it).
+    """Where a COPY's source is, where the value is to be, and along which axis it is divided there, into parts of which
+    sizes (None: each of the devices has all of it).
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     axis: int | None = None
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

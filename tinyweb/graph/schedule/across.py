@@ -41,7 +41,8 @@ def check_place(view: UOp, devices: Devices) -> None:
 
 
 def _spread(p: Parts, devices: Devices) -> Spread:
-    return Spread(devices, 0 if p.axis is None else p.outer * numel_max(p.nodes[0].shape[: p.axis]))
+    outer = 0 if p.axis is None else p.outer * numel_max(p.nodes[0].shape[: p.axis])
+    return Spread(devices, outer, tuple(numel_max(v.shape) // outer for v in p.nodes) if outer else ())
 
 
 def schedule_across(roots: Sequence[UOp], devices: Devices, target_of: Callable[[str], Target]) -> Schedule:

@@ -1,6 +1,6 @@
 """Tensor graphs of several devices become a graph for each: what every device computes of its part, and what moves.
 
-A value on several devices is either divided along one axis, in equal parts, or whole on each of them. Operations run on
+A value on several devices is either divided along one axis, or whole on each of them. Operations run on
 the parts as long as the axis stays one: elementwise work (of whole values each device takes its part), movement that
 keeps the axis, reductions along other axes, products of matrices as these are made of them. A reduction along the axis
 is one of each part and an all-reduce. What else there is of an operation gathers its divided operands first: then each
@@ -9,7 +9,8 @@ device has all of them, and computes all of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,8 +19,11 @@ from tinyweb.graph.ir import (
     ELEMENTWISE,
     BufferArg,
     Ops,
+    Shape,
     UOp,
+    identity,
     numel_max,
+    size_max,
     size_prod,
 )
 from tinyweb.graph.ir.invariants import same_sizes
@@ -30,6 +34,7 @@ from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.schedule.joining import joined
 
 Devices: TypeAlias = "tuple[str, ...]"
+Sizes: TypeAlias = "tuple[int, ...]"  # of the parts, along the axis
 DIRECT_BYTES = 64 << 10  # up to which each device sends all it has to all others: a copy costs more than its bytes
 STRIPPED = (Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT)  # what only gradients ask for
 RENAMING = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP)
@@ -45,6 +50,12 @@ class Parts:
     axis: int | None = None
     outer: int = 1
 
+    @property
+    def sizes(self) -> Sizes:
+        """Elements of each along the axis."""
+        assert self.axis is not None
+        return tuple(size_max(v.shape[self.axis]) for v in self.nodes)
+
 
 @dataclass(frozen=True)
 class Transfer:
@@ -59,7 +70,7 @@ class Transfer:
 def part_of(buffer: UOp, i: int) -> UOp:
     """The memory of the i-th device of a BUFFER that is spread."""
     arg, spread = buffer.arg, buffer.arg.spread
-    size = arg.size if spread.outer == 0 else arg.size // len(spread.devices)
+    size = arg.size if spread.outer == 0 else spread.outer * spread.shares[i]
     return UOp(Ops.BUFFER, buffer.dtype, (buffer,), BufferArg(arg.space, arg.id, size, None, i))
 
 
@@ -85,6 +96,11 @@ def _is_free(u: UOp) -> bool:
     return on_node(
         u, "free", lambda v: v.op not in (Ops.BUFFER, Ops.PARAM) and all(s.__dict__["free"] for s in v.src)
     )  # fmt: skip
+
+
+def even_sizes(size: int, count: int) -> Sizes:
+    """Sizes of parts that differ by at most 1, the larger ones first."""
+    return tuple(size // count + (i < size % count) for i in range(count))
 
 
 def _with(shape: Sequence[object], axis: int, value: object) -> tuple[object, ...]:
@@ -153,16 +169,18 @@ class Resolver:
         return Parts(nodes) if spread.outer == 0 else Parts(nodes, 0, spread.outer)
 
     @staticmethod
-    def _each(u: UOp, src: Sequence[Parts], axis: int | None, arg: object = None) -> Parts:
-        """The operation on each device's part."""
-        arg = u.arg if arg is None else arg
-        return Parts(tuple(UOp(u.op, u.dtype, nodes, arg) for nodes in zip(*(p.nodes for p in src))), axis)
+    def _each(u: UOp, src: Sequence[Parts], axis: int | None, args: Iterable[object] | None = None) -> Parts:
+        """The operation on each device's part, with its own `args`."""
+        args = itertools.repeat(u.arg) if args is None else args
+        return Parts(tuple(UOp(u.op, u.dtype, nodes, a) for nodes, a in zip(zip(*(p.nodes for p in src)), args)), axis)
 
     # -- moving -------------------------------------------------------------------------------------------------------
     def move(self, value: UOp, source: str, target: str) -> UOp:
         """The value of one device on another. What only renames or repeats elements is done there."""
         if source == target or _is_free(value):
             return value
+        if numel_max(value.shape) == 0:
+            return _filled(UOp.const(0, value.dtype), value.shape)
         chain = []
         while value.op in RENAMING:
             chain.append(value)
@@ -176,34 +194,49 @@ class Resolver:
             arrived = v.with_sources((arrived,))
         return arrived
 
-    def gathered(self, p: Parts, where: Devices, target: str) -> UOp:
-        """All of a divided value on one device."""
+    def gathered(self, p: Parts, where: Devices, target: str, begin: int = 0, end: int | None = None) -> UOp:
+        """Of a divided value elements `begin` … `end` - 1 along its axis, or all, on one device."""
         assert p.axis is not None
-        return joined([self.move(v, d, target) for v, d in zip(p.nodes, where)], p.axis)
+        end = sum(p.sizes) if end is None else end
+        pieces, at = [], 0
+        for v, d, size in zip(p.nodes, where, p.sizes):
+            first, last = max(begin - at, 0), min(end - at, size)
+            if first < last:
+                some = v if last - first == size else _shrink(v, p.axis, first, last)
+                pieces.append(self.move(some, d, target))
+            at += size
+        return joined(pieces or [_shrink(p.nodes[0], p.axis, 0, 0)], p.axis)
 
-    def aligned(self, p: Parts, axis: int | None, where: Devices) -> Parts:
-        """The value divided along another axis, or (None) whole on each device."""
-        if p.axis == axis and p.outer == 1:
+    def aligned(self, p: Parts, axis: int | None, where: Devices, sizes: Sizes | None = None) -> Parts:
+        """The value divided along another axis, into parts of given or about equal sizes, or (None) whole on each
+        device."""
+        if p.axis == axis and p.outer == 1 and (axis is None or sizes in (None, p.sizes)):
             return p
+        if p.axis == axis and p.outer == 1 and sizes is not None:  # each gets what it does not have
+            p = Parts(tuple(map(kept, p.nodes)), axis)
+            ends = list(itertools.accumulate(sizes))
+            return Parts(tuple(self.gathered(p, where, d, end - s, end) for d, s, end in zip(where, sizes, ends)), axis)
         if p.axis is not None:
             p = self._whole(p, where)
         if axis is None:
             return p
-        n, size = len(where), p.nodes[0].shape[axis]
-        if not isinstance(size, int) or size % n:
-            what = f"{size} elements" if isinstance(size, int) else "a symbolic size"
-            raise ValueError(
-                f"shard: axis {axis} of {p.nodes[0].shape} has {what}, which {n} devices do not divide: parts are equal"
-            )
-        step = size // n
-        return Parts(tuple(_shrink(v, axis, i * step, (i + 1) * step) for i, v in enumerate(p.nodes)), axis)
+        size = p.nodes[0].shape[axis]
+        if not isinstance(size, int):
+            raise ValueError(f"shard: axis {axis} of {p.nodes[0].shape} has a symbolic size, which is not divided")
+        sizes = sizes or even_sizes(size, len(where))
+        ends = list(itertools.accumulate(sizes))
+        return Parts(tuple(_shrink(v, axis, end - s, end) for v, s, end in zip(p.nodes, sizes, ends)), axis)
+
+    def together(self, parts: Sequence[Parts], axis: int, where: Devices) -> list[Parts]:
+        """All divided along one axis, as the first that is."""
+        sizes = next((p.sizes for p in parts if p.axis == axis and p.outer == 1), None)
+        return [self.aligned(p, axis, where, sizes) for p in parts]
 
     def _whole(self, p: Parts, where: Devices) -> Parts:
         flat = p.outer != 1
         if flat:
-            shape = (p.outer, p.nodes[0].arg.size // p.outer) if p.nodes[0].op is Ops.BUFFER else ()
-            shape = shape or (p.outer, numel_max(p.nodes[0].shape) // p.outer)
-            p = Parts(tuple(UOp(Ops.RESHAPE, v.dtype, (v,), shape) for v in p.nodes), 1)
+            shapes = ((p.outer, numel_max(v.shape) // p.outer) for v in p.nodes)
+            p = Parts(tuple(UOp(Ops.RESHAPE, v.dtype, (v,), shape) for v, shape in zip(p.nodes, shapes)), 1)
         p = Parts(tuple(map(kept, p.nodes)), p.axis)
         nodes = tuple(self.gathered(p, where, d) for d in where)
         if flat:
@@ -213,13 +246,14 @@ class Resolver:
     def _copied(self, u: UOp, p: Parts) -> Parts:
         source, target, axis = u.arg.source, u.arg.target, u.arg.axis
         if source == target:
-            return self.aligned(p, axis, target)
+            return self.aligned(p, axis, target, u.arg.sizes or None)
         divided = range(len(target)) if axis is not None else ()
-        if len(source) > 1 and axis is not None and p.axis == axis and len(source) == len(target):
+        sizes = u.arg.sizes or None
+        if len(source) == len(target) > 1 and axis is not None and p.axis == axis and p.sizes == sizes:
             return Parts(tuple(self.move(v, a, b) for v, a, b in zip(p.nodes, source, target)), axis)
         if axis is not None and p.axis is None:
             at = [source.index(d) if d in source else 0 for d in target]
-            pieces = [self.aligned(Parts((p.nodes[i],) * len(target)), axis, target) for i in at]
+            pieces = [self.aligned(Parts((p.nodes[i],) * len(target)), axis, target, sizes) for i in at]
             moved = (self.move(x.nodes[k], source[i], d) for k, (x, i, d) in enumerate(zip(pieces, at, target)))
             return Parts(tuple(moved), axis)
         p = Parts(tuple(map(kept, p.nodes)), p.axis, p.outer)
@@ -228,31 +262,37 @@ class Resolver:
             nodes = tuple(self.move(p.nodes[i], source[i], d) for i, d in zip(at, target))
         else:
             nodes = tuple(self.gathered(p, source, d) for d in target)
-        return self.aligned(Parts(nodes), axis, target) if divided else Parts(nodes)
+        return self.aligned(Parts(nodes), axis, target, sizes) if divided else Parts(nodes)
 
     # -- operations on parts ------------------------------------------------------------------------------------------
     def _elementwise(self, u: UOp, where: Devices, src: list[Parts]) -> Parts:
         axis = next(p.axis for p in src if p.axis is not None)
-        src = [self.aligned(p, axis, where) if p.nodes[0].shape else p for p in src]
-        return self._each(u, src, axis)
+        shaped = iter(self.together([p for p in src if p.nodes[0].shape], axis, where))
+        return self._each(u, [next(shaped) if p.nodes[0].shape else p for p in src], axis)
 
     def reshape(self, u: UOp, where: Devices, src: list[Parts]) -> Parts | None:
-        """The axis stays one where as much lies before it, and the new axis there can be divided."""
-        (p,), n = src, len(where)
+        """The axis stays one where as much lies before it, and the new axis there can be divided alike."""
+        (p,) = src
         assert p.axis is not None
         before = p.outer if p.outer != 1 else size_prod(u.src[0].shape[: p.axis])
+        sizes, total = p.sizes, sum(p.sizes)
         for axis, size in enumerate(u.arg):
-            if isinstance(size, int) and size % n == 0 and same(size_prod(u.arg[:axis]), before):
-                return self._each(u, src, axis, _with(u.arg, axis, size // n))
+            if not isinstance(size, int) or not same(size_prod(u.arg[:axis]), before):
+                continue
+            if size == total == 0 or (total and all(s * size % total == 0 for s in sizes)):
+                each = (s * size // max(total, 1) for s in sizes)
+                return self._each(u, src, axis, [_with(u.arg, axis, s) for s in each])
         return None
 
     def permute(self, u: UOp, where: Devices, src: list[Parts]) -> Parts:
         return self._each(u, src, u.arg.index(src[0].axis))
 
-    def expand(self, u: UOp, where: Devices, src: list[Parts]) -> Parts:
+    def expand(self, u: UOp, where: Devices, src: list[Parts]) -> Parts | None:
         axis = src[0].axis
         assert axis is not None
-        return self._each(u, src, axis, _with(u.arg, axis, src[0].nodes[0].shape[axis]))
+        if not same(u.arg[axis], u.src[0].shape[axis]):  # of one element, which one device has
+            return None
+        return self._each(u, src, axis, [_with(u.arg, axis, s) for s in src[0].sizes])
 
     def pad(self, u: UOp, where: Devices, src: list[Parts]) -> Parts | None:
         axis = src[0].axis
@@ -264,7 +304,7 @@ class Resolver:
         assert axis is not None
         if not same_sizes(u.arg[axis], (0, u.src[0].shape[axis])):
             return None
-        return self._each(u, src, axis, _with(u.arg, axis, (0, src[0].nodes[0].shape[axis])))
+        return self._each(u, src, axis, [_with(u.arg, axis, (0, s)) for s in src[0].sizes])
 
     def flip(self, u: UOp, where: Devices, src: list[Parts]) -> Parts | None:
         return None if src[0].axis in u.arg else self._each(u, src, src[0].axis)
@@ -273,11 +313,12 @@ class Resolver:
         here = self._each(u, src, src[0].axis)
         if src[0].axis not in u.arg[1]:
             return here
-        return Parts(self.all_reduced(u.arg[0], here.nodes, where))
+        op, nothing = u.arg[0], _filled(identity(u.arg[0], u.dtype), u.shape)  # of a device that has no part
+        return Parts(self.all_reduced(op, [v if s else nothing for v, s in zip(here.nodes, src[0].sizes)], where))
 
     def scan(self, u: UOp, where: Devices, src: list[Parts]) -> Parts | None:
         axis = next(p.axis for p in src if p.axis is not None)
-        return None if axis == u.arg[1] else self._each(u, [self.aligned(p, axis, where) for p in src], axis)
+        return None if axis == u.arg[1] else self._each(u, self.together(src, axis, where), axis)
 
     def take(self, u: UOp, where: Devices, src: list[Parts]) -> Parts | None:
         """Of values divided behind the axis that is picked along, and of indices."""
@@ -289,7 +330,7 @@ class Resolver:
         if x.axis == k or axis is None:
             return None
         if axis < k:  # a shared axis
-            return self._each(u, [self.aligned(x, axis, where), self.aligned(index, axis, where)], axis)
+            return self._each(u, self.together([x, index], axis, where), axis)
         return self._each(u, [x, index], axis) if x.axis is None else None
 
     def scatter(self, u: UOp, where: Devices, src: list[Parts]) -> Parts | None:
@@ -298,15 +339,15 @@ class Resolver:
         axes = {p.axis for p in (x, index, values)} - {None}
         shared = next((a for a in sorted(a for a in axes if a is not None) if a < k), None)
         if shared is not None:
-            return self._each(u, [self.aligned(p, shared, where) for p in src], shared)
+            return self._each(u, self.together(src, shared, where), shared)
         behind = x.axis if x.axis is not None else values.axis
         if index.axis is None and behind is not None and behind > k:
-            return self._each(u, [self.aligned(x, behind, where), index, self.aligned(values, behind, where)], behind)
+            x, values = self.together([x, values], behind, where)
+            return self._each(u, [x, index, values], behind)
         if op is not Ops.ADD or x.axis is not None or k not in (index.axis, values.axis):
             return None
-        zero = UOp(Ops.EXPAND, u.dtype, (_ones(UOp.const(0, u.dtype), len(u.shape)),), u.shape)
-        zeros = Parts((zero,) * len(where))
-        added = self._each(u, [zeros, self.aligned(index, k, where), self.aligned(values, k, where)], None)
+        zeros = Parts((_filled(UOp.const(0, u.dtype), u.shape),) * len(where))
+        added = self._each(u, [zeros, *self.together([index, values], k, where)], None)
         sums = self.all_reduced(Ops.ADD, added.nodes, where)
         return Parts(tuple(a.alu(Ops.ADD, b) for a, b in zip(x.nodes, sums)))
 
@@ -314,7 +355,8 @@ class Resolver:
         """Each device writes its part into its memory."""
         place, value, *others = src
         self.check_place(place)
-        parts = self._each(u, [place, *(self.aligned(p, place.axis, where) for p in (value, *others))], None)
+        sizes = None if place.axis is None else place.sizes
+        parts = self._each(u, [place, *(self.aligned(p, place.axis, where, sizes) for p in (value, *others))], None)
         outer = u.buffer.arg.spread.outer
         return parts if outer == 0 else Parts(parts.nodes, 0, outer)
 
@@ -369,8 +411,9 @@ class Resolver:
         return tuple(UOp(Ops.RESHAPE, nodes[0].dtype, (joined(p, 0),), nodes[0].shape) for p in have)
 
 
-def _ones(u: UOp, rank: int) -> UOp:
-    return UOp(Ops.RESHAPE, u.dtype, (u,), (1,) * rank)
+def _filled(value: UOp, shape: Shape) -> UOp:
+    """A constant everywhere."""
+    return UOp(Ops.EXPAND, value.dtype, (UOp(Ops.RESHAPE, value.dtype, (value,), (1,) * len(shape)),), shape)
 
 
 def kept(u: UOp) -> UOp:

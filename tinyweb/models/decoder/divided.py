@@ -4,11 +4,14 @@
 Queries, keys, values, gates and what they meet are rows of matrices, divided among devices as the heads are, with the
 cache; the matrices behind them are divided along their columns, so that each product is a sum over devices: one
 all-reduce after attention's output and one after the MLP's. Embedding, norms, head and hidden states are whole on each.
+Parts differ where they must: three heads on two devices are two and one. Where there are more devices than heads of
+keys and values, each of these is on several, beside the queries that read it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,8 +19,10 @@ from typing import Any
 from tinyweb.device import Device
 from tinyweb.errors import TinywebError
 from tinyweb.graph.ir import size_max
+from tinyweb.graph.schedule import even_sizes
 from tinyweb.models.decoder.attention import Attention
 from tinyweb.models.decoder.cache import Cache, Start
+from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.decoder.layer import Layer
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.model import Decoder
@@ -26,13 +31,16 @@ from tinyweb.nn.layers import Linear, Stacked
 from tinyweb.nn.quantized_weight import QuantizedWeight
 from tinyweb.tensor import Tensor
 
+TILE = 64  # columns of which parts of different sizes have whole ones: their rows begin where vectors do
+PARTS = 8  # tiles of a device at least: else smaller ones, so that no device has much more than another
+
 
 def shard_decoder(model: Decoder, devices: str | Sequence[str]) -> Decoder:
     """Divides a model among devices, in place: from now on it lies and runs there. Its caches are empty again.
 
-    `devices`: their names, as of `Tensor.shard`. The heads of keys and the width of each MLP must be multiples of their
-    number: TinywebError if not. NotImplementedError for layers other than attention with an MLP, where queries are
-    gated, and where layers share keys.
+    `devices`: their names, as of `Tensor.shard`; at most as many as there are heads of queries, columns of an MLP, and
+    groups of quantised columns: TinywebError if there are more. NotImplementedError for layers other than attention
+    with an MLP, where queries are gated, and where layers share keys.
     """
     members = Device.members(devices)
     name = ",".join(members)
@@ -63,10 +71,12 @@ def _check(layer: Layer, number: int, count: int) -> None:
         raise NotImplementedError(f"layer {number} has {what}: only plain attention is divided among devices so far")
     if not isinstance(mlp, Mlp) or layer.side is not None or layer.streams is not None or layer.mlp_shift is not None:
         raise NotImplementedError(f"layer {number} has more than an MLP: such layers are not divided among devices yet")
-    for what, size in (("heads of keys", mixer.config.kv_heads), ("columns of the MLP", mlp.config.width)):
-        if size % count:
+    heads = _units(mixer.output, _copied_heads(mixer.config, count))
+    for what, size in (("heads", heads), ("columns of the MLP", _units(mlp.down, mlp.config.width))):
+        if size < count:
             raise TinywebError(
-                f"layer {number} has {size} {what}, which {count} devices do not divide: choose a number that does"
+                f"layer {number} has {size} {what} that can be divided, which are too few for {count} devices: choose "
+                "fewer devices, or a quantisation of smaller groups"
             )
 
 
@@ -75,8 +85,13 @@ def _divide(layer: Layer, members: tuple[str, ...], name: str) -> None:
     mlp = layer.mlp
     assert isinstance(layer.mixer, Attention) and isinstance(mlp, Mlp)
     layer.mixer = DividedAttention(layer.mixer, members, name)
-    mlp.gate = None if mlp.gate is None else _rows(mlp.gate, members)
-    mlp.up, mlp.down = _rows(mlp.up, members), _columns(mlp.down, members, name)
+    width, count = mlp.config.width, len(members)
+    units = _units(mlp.down, width)
+    while units % count and units % 2 == 0 and width // units < TILE and units // 2 >= PARTS * count:
+        units //= 2
+    shares = even_sizes(units, count)
+    mlp.gate = None if mlp.gate is None else _rows(mlp.gate, members, shares)
+    mlp.up, mlp.down = _rows(mlp.up, members, shares), _columns(mlp.down, members, shares)
     mlp.curve = _mapped(mlp.curve, put)
     for attribute in ("attention_norm", "attention_after", "mlp_norm", "mlp_after"):
         setattr(layer, attribute, _mapped(getattr(layer, attribute), put))
@@ -90,16 +105,22 @@ class DividedAttention(Attention):
         c, put = whole.config, _Shared(name)
         del self.qkv
         self.members = members
+        held = _copied_heads(c, len(members))
+        self.config = dataclasses.replace(c, kv_heads=held)
+        self.shares = shares = even_sizes(_units(whole.output, held), len(members))
         bounds = [0, c.heads * c.width, (c.heads + c.kv_heads) * c.width, (c.heads + 2 * c.kv_heads) * c.width]
-        self.query, self.key, self.value = (
-            _rows(_some(whole.qkv, begin, end), members) for begin, end in pairwise(bounds)
-        )
-        self.output = _columns(whole.output, members, name)
-        self.query_head_norm, self.key_head_norm = (
-            _mapped(None if whole.head_norm is None else _some_heads(whole.head_norm, begin, end), put)
-            for begin, end in ((0, c.heads), (c.heads, c.heads + c.kv_heads))
-        )
-        self.head_norm = None
+        query, *others = (_some(whole.qkv, begin, end) for begin, end in pairwise(bounds))
+        copies = _Copies(held // c.kv_heads, c.width)
+        self.query = _rows(query, members, shares)
+        self.key, self.value = (_rows(copies.linear(part), members, shares) for part in others)
+        self.output = _columns(whole.output, members, shares)
+        self.query_head_norm = self.key_head_norm = self.head_norm = None
+        if whole.head_norm is not None:
+            self.query_head_norm = _mapped(_some_heads(whole.head_norm, 0, c.heads), put)
+            of_keys = _some_heads(whole.head_norm, c.heads, c.heads + c.kv_heads)
+            self.key_head_norm = _mapped(_Copies(held // c.kv_heads, 1).norm(of_keys), put)
+        if whole.key_norm is not None:
+            self.key_norm = copies.norm(whole.key_norm)
         for attribute in ("query_norm", "key_norm", "sinks", "slopes", "rotary"):
             setattr(self, attribute, _mapped(getattr(self, attribute), put))
 
@@ -110,7 +131,8 @@ class DividedAttention(Attention):
             t = getattr(cache, attribute)
             if t is not None:
                 empty = Tensor.zeros(*map(size_max, t.shape), dtype=t.dtype, device=self.members[0])
-                setattr(cache, attribute, empty.shard(self.members, 1).realize())
+                sizes = _scaled(self.shares, size_max(t.shape[1])) if batch == 1 else None
+                setattr(cache, attribute, empty.shard(self.members, 1, sizes).realize())
         return cache
 
     def made(self, h: Tensor, start: Start, activations: str) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
@@ -159,22 +181,59 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def _rows(linear: Linear, members: tuple[str, ...]) -> Linear:
+def _copied_heads(config: AttentionConfig, count: int) -> int:
+    """Heads of keys and values, copies included: at least as many as devices, if there are as many queries."""
+    held = (k for k in range(config.kv_heads, config.heads, config.kv_heads) if config.heads % k == 0 and k >= count)
+    return next(held, config.heads)
+
+
+class _Copies:
+    """Heads of `width` rows, each several times."""
+
+    def __init__(self, count: int, width: int):
+        self.count, self.width = count, width
+
+    def __call__(self, t: Tensor) -> Tensor:
+        if self.count == 1:
+            return t
+        heads = t.reshape(-1, 1, self.width, *t.shape[1:])
+        return heads.expand(-1, self.count, *heads.shape[2:]).reshape(-1, *t.shape[1:]).contiguous()
+
+    def linear(self, linear: Linear) -> Linear:
+        found: Linear = _mapped(Linear.of(linear.weight, linear.bias), self)
+        return found
+
+    def norm(self, norm: Norm) -> Norm:
+        """Of all heads, or of each: squares of copies have the mean of what they are copies of."""
+        if self.count == 1 or (self.width == 1 and (norm.weight is None or norm.weight.ndim < 2)):
+            return norm
+        over = norm.over if self.width == 1 else (norm.over[0] * self.count,)
+        return Norm(norm.config, over, *(None if t is None else self(t) for t in (norm.weight, norm.bias)))
+
+
+def _units(linear: Linear, count: int) -> int:
+    """Into how many equal parts the columns of a matrix can be divided, which belong to `count` things."""
+    return math.gcd(count, *(size_max(t.shape[1]) for t in Linear.of(linear.weight).tensors().values()))
+
+
+def _scaled(shares: Sequence[int], size: int) -> tuple[int, ...]:
+    return tuple(size * s // sum(shares) for s in shares)
+
+
+def _sharded(members: tuple[str, ...], axis: int, shares: Sequence[int]) -> Callable[[Tensor], Tensor]:
+    return lambda t: t.shard(members, axis, _scaled(shares, size_max(t.shape[axis]))).realize()
+
+
+def _rows(linear: Linear, members: tuple[str, ...], shares: Sequence[int]) -> Linear:
     """Each device has some of the rows, which make some of the results."""
-    found: Linear = _mapped(Linear.of(linear.weight, linear.bias), lambda t: t.shard(members, 0).realize())
+    found: Linear = _mapped(Linear.of(linear.weight, linear.bias), _sharded(members, 0, shares))
     return found
 
 
-def _columns(linear: Linear, members: tuple[str, ...], name: str) -> Linear:
+def _columns(linear: Linear, members: tuple[str, ...], shares: Sequence[int]) -> Linear:
     """Each device has some of the columns, which meet some of what is multiplied with them."""
-    put = _Shared(name)
-    try:
-        weight = _mapped(linear.weight, lambda t: t.shard(members, 1).realize())
-    except ValueError as e:
-        raise TinywebError(
-            f"quantised columns cannot be divided among {len(members)} devices: their groups are too few ({e})"
-        ) from e
-    return Linear.of(weight, None if linear.bias is None else put(linear.bias))
+    weight = _mapped(linear.weight, _sharded(members, 1, shares))
+    return Linear.of(weight, None if linear.bias is None else linear.bias.shard(members).realize())
 
 
 def _some(linear: Linear, begin: int, end: int) -> Linear:
