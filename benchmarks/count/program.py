@@ -181,8 +181,10 @@ def _is_logic(u: UOp) -> bool:
 def _is_byte(u: UOp) -> bool:
     """Whether all lanes are bytes of words, with their signs or without."""
     u = _unnamed(u)
-    by = u.src[1].src if u.src and u.src[-1].op is Ops.STACK else u.src[1:]
-    return {s.arg for s in by} == {24} if u.op is Ops.SHR else _is_masked(u) and {s.arg for s in by} == {255}
+    if u.op not in (Ops.SHR, Ops.AND):
+        return False
+    by = u.src[1].src if u.src[1].op is Ops.STACK else u.src[1:]
+    return {s.arg for s in by} == ({24} if u.op is Ops.SHR else {255})
 
 
 def _is_constant(u: UOp) -> bool:

@@ -91,6 +91,28 @@ def test_little_is_computed_again_and_nothing_stored(heads: int, rows: int, keys
     assert sum(count(p).once for p in programs) <= 1.1 * inputs
 
 
+@pytest.mark.parametrize(
+    ("target", "heads", "rows", "keys", "columns"),
+    [
+        (webgpu_target(), 4, 500, 600, 64),
+        (webgpu_target(), 4, 500, 700, 128),
+        (webgpu_target(), 4, 500, 500, 256),
+        (nvidia_target(), 4, 500, 600, 64),
+        (amd_target(), 8, 300, 1500, 64),
+    ],
+    ids=lambda x: x.name if isinstance(x, Target) else str(x),
+)
+def test_what_threads_exchange_fits_beside_the_weights(
+    target: Target, heads: int, rows: int, keys: int, columns: int
+) -> None:
+    """Many threads with several sums of several rows each would exchange more than a workgroup has memory for."""
+    q, k, v = (Tensor.empty(heads, *size) for size in ((rows, 64), (keys, 64), (keys, columns)))
+    (call,) = capture(lambda: attend(WEIGHTS["square"], q, k, v, 0).realize(), target).calls
+    program = program_for(call.kernel, target)
+    assert program.shared_bytes <= target.shared_bytes
+    assert operations(program) <= 1.25 * heads * rows * keys * (2 * (64 + columns) + 30)
+
+
 def test_rows_that_do_not_fit_are_stored() -> None:
     q, k = Tensor.empty(2, 64, 8), Tensor.empty(2, 5000, 8)
     for target in (webgpu_target(), replace(webgpu_target(), shared_bytes=1024), cpu_target(8, 2)):

@@ -69,16 +69,16 @@ def staged_bytes(kernel: UOp, space: Space) -> int:
     return sum(u.dtype.nbytes(count * u.arg.slots) for u, count in copies if u.arg.space is space)
 
 
-def exchange_bytes(kernel: UOp) -> int:
-    """Of shared memory, through which threads exchange what they have reduced, at most."""
-    threads, total = threads_of(kernel), 0
+def exchange_bytes(kernel: UOp) -> list[int]:
+    """Of shared memory, through which threads exchange what they have reduced, at most, for each such reduction."""
+    threads, found = threads_of(kernel), []
     for u in kernel.toposort():
         dims = {r.arg.dim for r in u.src[1:] if r.arg.kind is AxisKind.THREAD} if u.op is Ops.REDUCE else ()
         if dims:
             count, teams = (prod(n for d, n in threads.items() if (d in dims) == mine) for mine in (True, False))
             second = exchange_step(count) if count > FLAT_EXCHANGE else 0
-            total += u.dtype.nbytes(_elements(u) * teams * (count + second))
-    return total
+            found.append(u.dtype.nbytes(_elements(u) * teams * (count + second)))
+    return found
 
 
 def _steps(u: UOp) -> int:

@@ -9,14 +9,14 @@ from itertools import product
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, excess, exchange_step
+from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, excess, exchange_bytes, exchange_step, staged_bytes
 from tinyweb.graph.optimize.for_attention import held_softmax
 from tinyweb.graph.optimize.online import Online, visible
 from tinyweb.graph.optimize.rewrite import loads_summed
 from tinyweb.graph.optimize.stage import Stage, axes_of
 from tinyweb.graph.optimize.whole_row import WholeRow
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
-from tinyweb.graph.schedule.whole_rows import OWN, held_rows
+from tinyweb.graph.schedule.whole_rows import OWN, WholeRows, held_rows
 from tinyweb.graph.symbolic import const_factor
 
 BLOCK = 64  # keys of a block, whose scores are staged
@@ -33,6 +33,7 @@ MANY = 64
 SCORE, RESCALED, LOADED = 30, 40, 4  # operations on a score after its sum, on a row for each block, on a vector read
 WORK = 4  # what an operation counts that nothing waits for, beside one of every thread
 TEAMS = 16  # that search tries
+READ = 1  # what a row, or a product of each row, costs that is read for a step of products, beside one of these
 AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another
 
 
@@ -310,24 +311,45 @@ def schedule_whole_rows(b: Builder) -> bool:
     shared = [r for r in found.rows if any(r not in u.ranges for u in loads)]
     row = max(shared, key=lambda r: (k.size(r), r.arg.order), default=None)
     across = _columns_over_threads(b, found.columns, max(found.columns, key=k.size))[0]
-    split = 1
-    while across * split * 2 <= t.max_invocations and across * split * OWN < found.size:
-        split *= 2
-    most = k.volume(found.rows) * across * split // (t.busy_threads // 2)  # that leave enough workgroups
-    mark, rows = b.mark(), max(min(found.together(t), k.size(row) if row is not None else 1, most), 1)
-    while True:
+    mark = b.mark()
+    for rows, parts in _shares_of_rows(b, found, across, k.size(row) if row is not None else 1):
+        b.back(mark)
         if row is not None:
             b.tile(row.arg.name, rows, AxisKind.UNROLL)
         b.grid([b.left(r) for r in k.outputs if b.left(r)])
-        b.do(WholeRow(found.row.arg.name, across, split))
-        if rows == 1 or not excess(b.kernel, t):
+        b.do(WholeRow(found.row.arg.name, across, parts))
+        if not excess(b.kernel, t) and _workgroup_bytes(b.kernel) + 4 * rows * len(found.reduces) <= t.shared_bytes:
             break
-        b.back(mark)
-        rows -= 1
     for r in dict.fromkeys(r for x in found.different for r in x.src[1:]):
         if any(k.contiguous(u, r) for u in loads) and const_factor(k.exact(r)) % 4 == 0:
             b.tile(r.arg.name, 4, AxisKind.VECTOR)
     return True
+
+
+def _workgroup_bytes(kernel: UOp) -> int:
+    """Shared memory of rows that are held: weights are stored while threads still read what was reduced before them;
+    sums of columns are exchanged where weights were."""
+    exchanged = exchange_bytes(kernel)
+    return max(staged_bytes(kernel, Space.SHARED) + min(exchanged), *exchanged)
+
+
+def _shares_of_rows(b: Builder, found: WholeRows, across: int, size: int) -> list[tuple[int, int]]:
+    """Rows of a workgroup, and parts that each is divided into beside `across`: first what computes and reads least."""
+    split = 1
+    while across * split * 2 <= b.target.max_invocations and across * split * OWN < found.size:
+        split *= 2
+    # that leave enough workgroups
+    most = b.k.volume(found.rows) * across * split // (b.target.busy_threads // 2)
+    most = max(min(found.together(b.target), size, most), 1)
+
+    def cost(share: tuple[int, int]) -> float:
+        rows, threads = share[0], across * share[1]
+        own = -(-found.size // threads)
+        again = -(-size // rows) * rows / size
+        return again * own * threads * (1 + READ * (1 / rows + 1 / own))
+
+    shares = product(range(most, 0, -1), [n for n in (split, split // 2, split // 4) if n])
+    return sorted((s for s in shares if s[0] in (1, min(s[0], found.held(across * s[1], b.target)))), key=cost)
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------

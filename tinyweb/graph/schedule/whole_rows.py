@@ -14,6 +14,7 @@ from tinyweb.graph.schedule.attention import WIDEST, alike
 from tinyweb.graph.target import Target
 
 REGISTERS = 4  # of a thread for each product that it holds
+WRITTEN = 32  # products that a thread holds, at most: each is text of its own
 OWN = 4  # products of a row that a thread has, if there are so many
 THREADS = 256  # of a workgroup, at most
 EXCHANGED = 4 << 10  # bytes of shared memory through which threads exchange what they have reduced
@@ -74,10 +75,14 @@ class WholeRows:
                 stack += x.src
         return list(found)
 
+    def held(self, threads: int, target: Target | type[Target]) -> int:
+        """Rows whose products so many threads have registers for."""
+        own = max(-(-self.size // threads), OWN)
+        return min(target.thread_registers // REGISTERS, WRITTEN) // (own * len(self.different))
+
     def together(self, target: Target | type[Target]) -> int:
         """Rows that a workgroup holds; 0: it cannot hold one."""
-        own = max(-(-self.size // THREADS), OWN)
-        most = target.thread_registers // (REGISTERS * own * len(self.different))
+        most = self.held(THREADS, target)
         weights = sum(len(self.factors(u)) for u in self.reduces if not u.ranges.isdisjoint(self.columns))
         return min(most, (target.shared_bytes - EXCHANGED) // (4 * self.size * weights)) if weights else most
 
