@@ -11,13 +11,14 @@ import gc
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
@@ -34,6 +35,8 @@ from tinyweb.native_runtimes.protocol import Executable, Handle, Replay
 from tinyweb.schedules import remembered
 
 SPARE = 4  # times what is laid out anew that must be free
+# programs that stay compiled although nobody refers to their kernels, and their nodes: some 100 MB
+MOST, MOST_NODES = 512, 1 << 17
 
 
 def check_indices(kernel: UOp) -> None:
@@ -100,12 +103,15 @@ class Kept:
 
 
 class OpenDevice:
-    """A runtime together with everything compiled for it."""
+    """A runtime together with what is compiled for it: kernels that schedules, plans or calls under way refer to, and
+    the last ones that were compiled.
+    """
 
     def __init__(self, name: str):
         self.name = name
         self.runtime = open_runtime(name)
-        self.compiled: dict[UOp, tuple[Program, Executable]] = {}
+        self.compiled: WeakKeyDictionary[UOp, tuple[Program, Executable]] = WeakKeyDictionary()
+        self._recent: deque[tuple[UOp, int]] = deque()  # kernels, and the nodes of their programs
         self.kept: WeakValueDictionary[tuple[object, ...], Kept] = WeakValueDictionary()
 
     def memory(self, buffer: UOp, zeroed: bool = True) -> Buffer:
@@ -142,6 +148,9 @@ class OpenDevice:
                 executables = self.runtime.compile(lowered())
             for k, p, e in zip(missing, programs, executables, strict=True):
                 self.compiled[k] = (p, e)
+                self._recent.append((k, len(p.uops)))
+            while len(self._recent) > MOST or sum(nodes for _, nodes in list(self._recent)) > MOST_NODES:
+                self._recent.popleft()
 
     def prepare(self, schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:
         """Compile a schedule and take its memory; returns what runs it. MemoryError where that does not fit."""

@@ -42,6 +42,7 @@ from tinyweb.memory import BUFFERS, Buffer
 from tinyweb.native_runtimes.protocol import Handle
 
 T = TypeVar("T")
+MOST_TRACES = 256  # of a function: each has memory of its own
 
 
 @dataclass(frozen=True)
@@ -224,8 +225,9 @@ class jit(Generic[T]):
 
     Arguments and results may be nested in lists, tuples, dicts and dataclasses. Tensors may have any memory of their
     shapes, views too; bound Variables may have any value; everything else is part of the key: another value is another
-    trace. What the function uses from outside (weights, caches, a counter) it finds in memory: updates in place of it
-    and of arguments happen on every replay. Python code in the function runs only while it is traced.
+    trace, of which the last 256 are kept. What the function uses from outside (weights, caches, a counter) it finds in
+    memory: updates in place of it and of arguments happen on every replay. Python code in the function runs only while
+    it is traced.
 
     Each call returns new tensors. What was computed lies in memory of its own; an argument, or memory from outside,
     that the function returns is that very memory, as it would be without jit.
@@ -255,6 +257,8 @@ class jit(Generic[T]):
         first = traced is None
         if traced is None:
             traced = self.traces[key] = self._trace(args, kwargs, given)
+            for oldest in list(self.traces)[:-MOST_TRACES]:
+                self.traces.pop(oldest, None)
         return self._replay(traced, given, first)  # type: ignore[no-any-return]
 
     def _trace(self, args: Any, kwargs: Any, given: _Arguments) -> _Traced:

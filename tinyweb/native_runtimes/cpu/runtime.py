@@ -7,11 +7,13 @@ import functools
 import itertools
 import os
 import platform
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -27,6 +29,11 @@ from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
+
+if sys.platform == "win32":
+    from _ctypes import FreeLibrary as unload
+else:
+    from _ctypes import dlclose as unload
 
 WORTH_COMPILING = 1500  # operations of programs that take longer to compile than another compiler to start
 SHARED = 1 << 15  # operations of a program that are done before another thread knows of them and has what they read
@@ -226,13 +233,12 @@ class CpuRuntime(Turns, Replaying):
         first = next(rest, None)
         if first is None:
             return []
-        library = ctypes.CDLL(str(compile_shared(map(render, itertools.chain([first], rest)))))
+        library = _loaded(compile_shared(map(render, itertools.chain([first], rest))))
         made = {}
         for p in asked:
             if p.name not in made:
-                run, grid = (
-                    ctypes.cast(getattr(library, n), ctypes.c_void_p).value for n in (p.name, f"{p.name}_grid")
-                )
+                # neither kept by the library, nor by `cast`, which would make a circle of references
+                run, grid = (ctypes.c_void_p.from_buffer(library[n]).value for n in (p.name, f"{p.name}_grid"))
                 assert run is not None and grid is not None
                 made[p.name] = CpuExecutable(p, run, grid, library)
         return [made[p.name] for p in asked]
@@ -262,6 +268,13 @@ class CpuRuntime(Turns, Replaying):
 
     def synchronize(self) -> None:
         pass
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    """A library, unloaded when nobody refers to it any more: a process may map some 10 000 of them."""
+    library = ctypes.CDLL(str(path))
+    finalize(library, unload, library._handle).atexit = False
+    return library
 
 
 def parts(programs: Iterable[Program], asked: list[Program]) -> Iterator[list[Program]]:

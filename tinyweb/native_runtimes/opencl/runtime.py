@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class OpenClRuntime(Turns):
     def _open(self) -> None:
         self._opened = open_device(self._index)
         self._cl, self._queue = self._opened.cl, self._opened.queue
-        self._executables: dict[str, OpenClExecutable] = {}
+        self._executables: WeakValueDictionary[str, OpenClExecutable] = WeakValueDictionary()
 
     # -- what goes wrong ----------------------------------------------------------------------------------------------
     @contextmanager
@@ -150,13 +151,15 @@ class OpenClRuntime(Turns):
 
     def _compiled(self, programs: Iterable[Program]) -> list[OpenClExecutable]:
         asked = list(programs)
-        missing = [p for name, p in {p.name: p for p in asked}.items() if name not in self._executables]
+        named = {p.name: p for p in asked}
+        made = {name: e for name in named if (e := self._executables.get(name)) is not None}
+        missing = [p for name, p in named.items() if name not in made]
         for start in range(0, len(missing), TOGETHER):
             part = missing[start : start + TOGETHER]
             kernels = build(self._opened, [p.name for p in part], render_gpu(part, OPENCL))
             for program, kernel in zip(part, kernels):
-                self._executables[program.name] = OpenClExecutable(program, kernel, self._life)
-        return [self._executables[p.name] for p in asked]
+                made[program.name] = self._executables[program.name] = OpenClExecutable(program, kernel, self._life)
+        return [made[p.name] for p in asked]
 
     @in_turn
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:

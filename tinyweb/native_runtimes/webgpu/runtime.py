@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
@@ -71,7 +72,8 @@ class WebGpuRuntime(Turns, Unprepared):
         self._slots: dict[str, int] = {}
         self._uniform = self._backend.create_buffer(4 * MAX_VARIABLES, uniform=True)
         self._uniform_holds = b""
-        self._pipelines: dict[tuple[str, tuple[tuple[str, int], ...]], WebGpuExecutable] = {}
+        self._pipelines: WeakValueDictionary[tuple[str, tuple[tuple[str, int], ...]], WebGpuExecutable]
+        self._pipelines = WeakValueDictionary()
         self._groups: OrderedDict[tuple[WebGpuExecutable, tuple[WebGpuBuffer, ...]], Any] = OrderedDict()
         self._groups_of: dict[WebGpuBuffer, set[tuple[WebGpuExecutable, tuple[WebGpuBuffer, ...]]]] = {}
 
@@ -135,12 +137,13 @@ class WebGpuRuntime(Turns, Unprepared):
                 raise DeviceError(f"more than {MAX_VARIABLES} different variables are in use: {name} is one too many")
         # equal programs with equal places of their variables are one pipeline
         key = (program.name, tuple((n, self._slots[n]) for n in names))
-        if key not in self._pipelines:
+        found = self._pipelines.get(key)
+        if found is None:
             layout = [*bindings(program), *(["uniform"] if uniform else [])]
             slots = {n: self._slots[n] for n in self._slots}
             pipeline = self._backend.create_pipeline(program.name, render(program, slots), layout)
-            self._pipelines[key] = WebGpuExecutable(program, pipeline, uniform)
-        return self._pipelines[key]
+            found = self._pipelines[key] = WebGpuExecutable(program, pipeline, uniform)
+        return found
 
     @in_turn
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
