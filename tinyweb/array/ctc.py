@@ -12,6 +12,8 @@ from tinyweb.array.gathering import Gathering
 from tinyweb.array.loss import REDUCTIONS
 from tinyweb.array.moments import Moments
 from tinyweb.array.padding import Padding
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import UOp
 
 
 class Sequences(Gathering, Padding, Moments):
@@ -61,21 +63,34 @@ class Sequences(Gathering, Padding, Moments):
         before = label.pad([(0, 0), (2, 0)], value=-1).shrink([None, (0, states)])
         may_skip = odd.logical_and(label.ne(before))
         place = label._reshape((1, batch, states))._broadcast_to((frames, batch, states))
-        emission = self._floating().gather(2, place).contiguous()
+        x = self._floating()
+        # states have the number of the next frame beside them, which a half float has up to 2048
+        wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        emission = wide.gather(2, place).permute(1, 0, 2).contiguous()
         state = self._iota(states)
 
         def moved(a: Self, by: int) -> Self:
             return a.pad([(0, 0), (by, 0)], value=-math.inf).shrink([None, (0, states)])
 
-        first = emission.shrink([(0, 1), None, None])._reshape((batch, states))
-        alpha = state.less(2).where(first, -math.inf).contiguous()
+        def at(frame: int, number: Self) -> Self:
+            """The emissions of a frame, whose number is in memory: the kernel of every frame is the same one."""
+            own = emission._pick(number._reshape((batch,)), 1)
+            return own._with_gradients([emission], lambda g: [g.unsqueeze(1)._pad_along(1, frame, frames - 1 - frame)])
+
+        first = emission.shrink([None, (0, 1), None])._reshape((batch, states))
+        alpha = state.less(2).where(first, -math.inf)
+        number = self._new(UOp.const(1, dtypes.int32))._broadcast_to((batch, 1)).cast(alpha.dtype)
+        table = type(self).cat([alpha, number], axis=1).contiguous()
         for frame in range(1, frames):
-            own = emission.shrink([(frame, frame + 1), None, None])._reshape((batch, states))
+            alpha, number = table._along(1, 0, states), table._along(1, states, states + 1)
+            whole = number.int()
             ways = [alpha, moved(alpha, 1), may_skip.where(moved(alpha, 2), -math.inf)]
-            alpha = n_frames.greater(frame).where(_log_of_sum(ways).add(own), alpha).contiguous()
+            alpha = n_frames.greater(whole).where(_log_of_sum(ways).add(at(frame, whole)), alpha)
+            table = type(self).cat([alpha, number.add(1)], axis=1).contiguous()
+        alpha = table._along(1, 0, states)
         last = n_labels.mul(2)
         ends = state.eq(last).logical_or(state.eq(last.sub(1)))
-        loss: Self = _log_of_sum([ends.where(alpha, -math.inf)], -1).neg()
+        loss: Self = _log_of_sum([ends.where(alpha, -math.inf)], -1).neg().cast(x.dtype)
         if zero_infinity:
             loss = loss.eq(math.inf).where(0.0, loss)
         if reduction == "mean":

@@ -154,6 +154,33 @@ def test_a_vector_times_a_matrix_reads_rows() -> None:
     assert not any("hoist" in str(a) for a in heuristic(column, cpu_target(8, 2)))
 
 
+@pytest.mark.parametrize("device", ["CPU", "WASM"])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 515, 1003), (1, 640, 1003), (3, 515, 700), (1, 515, 1024)])
+def test_rows_of_any_number_and_length_are_read_as_they_lie(rows: int, depth: int, columns: int, device: str) -> None:
+    """The last block of columns begins earlier, the last few rows are sums of their own."""
+    x, w, bias = normal(rows, depth), normal(depth, columns), normal(columns)
+    found = (Tensor(x, device=device) @ Tensor(w, device=device) + Tensor(bias, device=device)).relu()
+    np.testing.assert_allclose(found.numpy(), np.maximum(x @ w + bias, 0), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(Tensor(w, device=device).max(0).numpy(), w.max(0))
+    kernel = capture(lambda: (Tensor.empty(rows, depth) @ Tensor.empty(depth, columns)).realize()).calls[-1].kernel
+    for target in (cpu_target(8, 1), cpu_target(16, 2), wasm_target(2)):
+        assert any(str(a).startswith("hoist(r0.0") for a in heuristic(kernel, target))
+
+
+def test_columns_that_few_more_blocks_would_double_are_vectors_in_registers() -> None:
+    kernel = capture(lambda: (Tensor.empty(1, 640) @ Tensor.empty(640, 140)).realize()).calls[-1].kernel
+    assert not any("hoist" in str(a) for a in heuristic(kernel, cpu_target(8, 1)))
+
+
+@pytest.mark.parametrize("depth", [515, 520])
+def test_a_norm_before_any_number_of_rows(depth: int) -> None:
+    x, w = normal(1, depth), normal(depth, 1003)
+    normed = x / np.sqrt(np.square(x).mean() + 1e-5)
+    np.testing.assert_allclose(
+        (Tensor(x).rms_norm(depth, eps=1e-5) @ Tensor(w)).numpy(), normed @ w, rtol=1e-4, atol=1e-3
+    )
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_norm_before_a_matrix_leaves_its_rows_as_they_lie(workers: int) -> None:
     """Sums of the one vector are vectors along it; the product's lanes are columns, which are side by side."""

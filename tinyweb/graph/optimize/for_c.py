@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
-from tinyweb.graph.optimize.analysis import Analysis, power_of_two
+from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
 from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
@@ -169,27 +169,42 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     followed, others = [u for u in loads if column in u.ranges], [r for r in free if r is not column]
     if not all(k.contiguous(u, column) and row in u.ranges and u.ranges.isdisjoint(others) for u in followed):
         return False
-    if any(not isinstance(k.exact(r), int) for r in (*free, row)) or k.size(row) % ROWS_TOGETHER:
+    if any(not isinstance(k.exact(r), int) for r in (*free, row)):
+        return False
+    rest = k.size(row) % ROWS_TOGETHER
+    if before and rest:  # both parts would read what comes before
         return False
     together = max((unrolled(k, r, REPEATED // ROWS_TOGETHER) for r in others), default=1)
     width = b.target.vector_lanes if others else SUMMED_VECTOR  # of each row one is enough
-    block = power_of_two(k.size(column), min(SUMMED // k.volume(others), WIDEST))
-    threads = b.target.parallel_threads
-    while block > NARROWEST and not _shared_evenly(k.size(column) // block, threads):
-        block //= 2
-    if block < NARROWEST or k.size(row) > ROWS_TOGETHER * LONGEST:
+    block = _summed_columns(b, column, min(SUMMED // k.volume(others), WIDEST))
+    if block < NARROWEST or not ROWS_TOGETHER <= k.size(row) <= ROWS_TOGETHER * LONGEST:
         return False
-    outside, inside = b.split(column.arg.name, block)
+    outside, inside = b.split(column.arg.name, block, k.size(column) % block > 0)
     vectors = b.tile(inside, width, AxisKind.VECTOR)
     if left := [name for r in others if (name := b.tile(r.arg.name, together, AxisKind.UNROLL))]:
         b.reorder(outside, *left, vectors)
     if b.shares:
         b.bind(outside, AxisKind.GRID)
-    rows, step = b.split(row.arg.name, ROWS_TOGETHER)
-    b.hoist(rows, outside)
-    b.bind(step, AxisKind.UNROLL)
+    rows = row.arg.name
+    b.do(Peel(rows, ROWS_TOGETHER) if rest else Split(rows, ROWS_TOGETHER))
+    b.hoist(f"{rows}.0", outside)
+    for step in (f"{rows}.1", f"{rows}.2")[: 1 + (rest > 0)]:
+        b.bind(step, AxisKind.UNROLL)
     along_rows(b, before, set(bound))
     return True
+
+
+def _summed_columns(b: Builder, column: UOp, most: int) -> int:
+    """Columns whose sums are in the cache at once: a divisor of all, else what does few of them again in the end."""
+    size, name = b.k.size(column), column.arg.name
+    widths = [w for i in range(most.bit_length() - 1, -1, -1) if (w := 1 << i) >= NARROWEST]
+    found = [w for w in widths if size % w == 0] or [
+        w for w in widths if size >= w and -(-size // w) * w * UNEVEN <= size * (UNEVEN + 1)
+    ]
+    if not found or not b.legal(Split(name, found[0], overlap=True)):
+        return 0
+    threads = b.target.parallel_threads
+    return next((w for w in found if _shared_evenly(-(-size // w), threads)), found[-1])
 
 
 def _shared_evenly(blocks: int, threads: int) -> bool:
