@@ -22,7 +22,9 @@ def rounded(x: Tensor, group: int) -> tuple[Tensor, Tensor]:
     return (groups / scales.unsqueeze(-1)).round().cast(dtypes.int8).contiguous(), scales
 
 
-@pytest.mark.parametrize(("rows", "width", "group"), [(1, 96, 32), (3, 64, 16), (2, 35, 5), (1, 7, 7), (5, 26, 13)])
+@pytest.mark.parametrize(
+    ("rows", "width", "group"), [(1, 96, 32), (3, 64, 16), (2, 35, 5), (1, 7, 7), (5, 26, 13), (67, 300, 300)]
+)
 def test_scales_and_integers_are_one_kernel(rows: int, width: int, group: int) -> None:
     """Both results are right, in memory of their own, wherever they are computed."""
     x = RNG.standard_normal((rows, width)).astype(np.float32)
@@ -66,6 +68,20 @@ def test_large_ones_stay_apart() -> None:
         x = Tensor.empty(rows, 32)
         largest = x.max(-1, keepdim=True).contiguous()
         assert calls((x - largest).contiguous() @ Tensor.empty(32, 5) + largest) == want
+
+
+def test_large_ones_of_long_rows_are_one() -> None:
+    """A row is long enough for a workgroup: its maximum, and what is made of the row with it. Columns stay apart, and
+    so do rows of other memory, and sums over what is made.
+    """
+    x, w = Tensor.empty(LAUNCH // 32, 512), Tensor.empty(512, 5)
+    largest = x.abs().max(-1, keepdim=True).contiguous()
+    assert calls((x / largest).contiguous() @ w + largest) == [2, 1]
+    assert calls((x.sqrt() / largest).cast(dtypes.float16).contiguous() @ w + largest) == [2, 1]
+    assert calls((Tensor.empty(*x.shape) / largest).contiguous() @ w + largest) == [1, 1, 1]
+    column = x.abs().max(0, keepdim=True).contiguous()
+    assert max(calls((x / column).contiguous() @ w + column.sum())) == 1
+    assert max(calls((x - largest).sum(0) @ w + largest)) == 1
 
 
 def test_what_is_updated_in_place_is_read_as_it_was() -> None:

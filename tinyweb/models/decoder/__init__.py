@@ -66,7 +66,7 @@ def load(
     `device`: where it lies and runs; several, `["CPU", "CPU:1"]` or `"CPU,CPU:1"`, divide it (`divided.shard_decoder`).
     `activations`: what weights are multiplied with: "float", or rounded on the fly: "int8" with quantised ones,
     "half" (float16, of 16 tokens or more at a time, and queries beside a float16 cache) with float16 ones. Beyond
-    ±65504 "half" holds them there, and "scaled-half" scales a token's as one, which takes two more kernels for each
+    ±65504 "half" holds them there, and "scaled-half" scales a token's as one, which takes one more kernel for each
     matrix. None: "int8" where the device has integer dot products; else, where it multiplies matrices of float16,
     "half" for files of float16, and "scaled-half" for those of bfloat16 and float32; else "float".
     `cache`: what is kept of each position, "f16", "f32", "q8" or "q4"; None: "f32" beside float32 weights, else "f16".
