@@ -24,6 +24,7 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
+from tinyweb.graph.optimize.merge import Merge
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
@@ -311,7 +312,7 @@ class GroupReduce(Action):
 ACTIONS: dict[str, type[Action]] = {
     a.name: a for a in (
         Split, Peel, Divide, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Factor, Tensorize,
-        Partition, Prefetch, Reuse, WholeRow,
+        Partition, Prefetch, Reuse, WholeRow, Merge,
     )
 }  # fmt: skip
 

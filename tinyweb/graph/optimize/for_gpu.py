@@ -24,6 +24,7 @@ from tinyweb.graph.optimize.for_product import (
 )
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
+from tinyweb.graph.optimize.merge import Merge
 from tinyweb.graph.optimize.reuse import FUNCTIONS, Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.tensorize import Factor, Tensorize
@@ -144,8 +145,28 @@ def reduction(b: Builder, dominant: UOp) -> None:
         row_kernel(b, dominant, rows, k.apart)
         return
     if not matrix_product(b, dominant, rows):
+        dominant = scaled_later(b, dominant)
         sums(b, dominant, rows)
     b.grid(loops(b, b.k.outputs))
+
+
+def scaled_later(b: Builder, dominant: UOp) -> UOp:
+    """What scales a sum, as a norm does, is summed beside it, so that no load waits for it. What the sum is then."""
+    axes, below = [r for r in dominant.src[1:] if r.op is Ops.RANGE], {*dominant.src[0].toposort()}
+    scales = [u for u in b.k.reduces if u in below and u.ranges.isdisjoint(axes)]
+    names, mark = tuple(r.arg.name for r in axes), b.mark()
+    if not scales or not b.attempt(Factor(names)):
+        return dominant
+    for u in scales:
+        mine = [r.arg.name for r in u.src[1:]]
+        for r in axes[:0:-1] if len(mine) == 1 else ():
+            if b.attempt(split := Split(mine[0], b.size(r.arg.name))):
+                mine[:1] = [split.outer, split.inner]
+        if not b.attempt(Merge(tuple(mine), names)):
+            b.back(mark)
+            return dominant
+    b.rewrite()
+    return b.k.dominant or dominant
 
 
 def instructions(b: Builder, dominant: UOp) -> Schedule:

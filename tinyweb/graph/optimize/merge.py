@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp, nested, substitute
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, nested, substitute
+from tinyweb.graph.optimize.action import Action
+from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.symbolic import simplify
 
 
@@ -54,3 +59,27 @@ def _merges(kernel: UOp) -> dict[UOp, UOp]:
 
 def _bound(u: UOp) -> list[UOp]:
     return nested(r for r in u.src[1:] if r.op is Ops.RANGE)
+
+
+@dataclass(frozen=True)
+class Merge(Action):
+    """What is reduced over some axes is reduced over others of the same sizes, `into`, in one loop with what those
+    reduce, wherever in the nest that is: neither needs the other's result.
+    """
+
+    name: ClassVar[str] = "merge"
+    axes: tuple[str, ...]
+    into: tuple[str, ...]
+
+    def apply(self, kernel: UOp) -> UOp:
+        mine, theirs = ([find_axis(kernel, a) for a in names] for names in (self.axes, self.into))
+        for r in (*mine, *theirs):
+            self.require_loop(r)
+        self.require([*map(axis_size, mine)] == [*map(axis_size, theirs)], "the sizes of the axes differ")
+        reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE]
+        first, second = ([u for u in reduces if not set(rs).isdisjoint(u.src[1:])] for rs in (mine, theirs))
+        whole = all(set(u.src[1:]) == set(mine) for u in first) and all(set(theirs) <= set(u.src[1:]) for u in second)
+        self.require(first and second and whole, "the axes must be all that is reduced, and be reduced together")
+        apart = not any(u in v.toposort() or v in u.toposort() for u in first for v in second)
+        self.require(apart, "one reduction needs the result of the other")
+        return simplify(substitute(kernel, dict(zip(mine, theirs))))

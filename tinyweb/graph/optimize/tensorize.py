@@ -229,18 +229,19 @@ class Factor(Action):
     def apply(self, kernel: UOp) -> UOp:
         axes = [find_axis(kernel, a) for a in self.axes]
         table: dict[UOp, UOp] = {}
+        factors = False
         for u in kernel.toposort():
-            if u.op is not Ops.REDUCE or set(axes).isdisjoint(u.src[1:]):
+            sums = u.op is Ops.REDUCE and u.arg is Ops.ADD and u.dtype.is_float
+            if not sums or not set(axes) <= set(u.src[1:]):
                 continue
             parts = _factors(u.src[0])
             inside, outside = ([x for x in parts if x.ranges.isdisjoint(axes) == same] for same in (False, True))
-            fits = u.arg is Ops.ADD and u.dtype.is_float and set(axes) <= set(u.src[1:]) and inside and outside
-            self.require(fits, "no factor of a sum of floats is the same along them, and another is not")
-            total = u.replace(src=(reduce(mul, inside), *axes))
             rest = tuple(r for r in u.src[1:] if r not in axes)
-            value = reduce(mul, outside) * total
-            table[u] = u.replace(src=(value, *rest)) if rest else value
-        self.require(table, "nothing is reduced over them")
+            if inside and (outside or rest):  # without factors too, so that sums that share a loop go on doing so
+                value = reduce(mul, [*outside, u.replace(src=(reduce(mul, inside), *axes))])
+                table[u] = u.replace(src=(value, *rest)) if rest else value
+                factors = factors or bool(outside)
+        self.require(factors, "no factor of a sum of floats is the same along them, and another is not")
         return substitute(kernel, table)
 
 
