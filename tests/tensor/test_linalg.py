@@ -300,6 +300,16 @@ def test_singular_matrices_have_no_finite_inverse() -> None:
     assert np.isnan(Tensor(np.full((3, 3), np.nan, np.float32)).eigvalsh().numpy()).all()
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_cholesky_factor_is_of_the_lower_triangle(upper: bool) -> None:
+    """Whatever is above it, for a matrix wider than a vector."""
+    a = data(37, 37)
+    a = a @ a.T / 37 + np.eye(37, dtype=np.float32)
+    found = Tensor(np.where(np.tri(37, dtype=bool), a, np.nan).astype(np.float32)).cholesky(upper).numpy()
+    want = np.linalg.cholesky(a.astype(np.float64))
+    np.testing.assert_allclose(found, want.T if upper else want, rtol=1e-5, atol=1e-5)
+
+
 def test_dtypes_of_results() -> None:
     assert Tensor(SQUARE).half().inverse().dtype is dtypes.float16
     assert Tensor(INTS[:, :3]).det().dtype is dtypes.float32

@@ -315,14 +315,15 @@ class Elimination(Linalg, Gathering):
         n = self._square("cholesky")
         a = self._real()
         columns, rows = self._iota(n + 1), self._iota(n).unsqueeze(1)
-        state = a._with_columns(0.0)
+        # both triangles are carried along: a row is read as it lies, where a column has its elements far apart
+        state = a.tril().add(a.tril(-1).mT)._with_columns(0.0)
         for _ in range(n):
             state = state.contiguous()
             step = state.select(-1, n).select(-1, 0).int()
             column = state._line(step, -1)
             pivot = column.unsqueeze(-1)._line(step, -2).unsqueeze(-1)
             at = step._reshape((*step.shape, 1, 1))
-            across = type(self).cat([column, column._along(column.ndim - 1, 0, 1)], axis=-1).unsqueeze(-2)
+            across = state._line(step, -2).unsqueeze(-2)
             changed = state.sub(column.unsqueeze(-1).div(pivot).mul(across))
             inside = rows.greater(at) & columns.greater(at) & columns.less(n)
             state = inside.where(changed, columns.eq(n).where(state.add(1.0), state))
