@@ -47,7 +47,7 @@ def write(site: Path, folder: Path, quant: str) -> dict[str, Any]:
     return manifest
 
 
-@pytest.mark.parametrize("quant", ["f32", "q8"])
+@pytest.mark.parametrize("quant", [pytest.param("f32", marks=pytest.mark.slow), "q8"])
 def test_the_exported_module_gives_the_same_vectors(quant: str, folder: Path, tmp_path: Path) -> None:
     """With 8-bit weights each target has kernels of its own, and both share weights, inputs and outputs."""
     manifest = write(tmp_path / "site", folder, quant)
@@ -75,7 +75,10 @@ def test_the_exported_module_gives_the_same_vectors(quant: str, folder: Path, tm
     assert entries.keys() == manifest["functions"].keys()
 
 
-@pytest.mark.parametrize(("name", "kind", "layers"), [("ModernBERT", "modernbert", 4), ("DeBERTa", "deberta-v2", 2)])
+@pytest.mark.parametrize(
+    ("name", "kind", "layers"),
+    [("ModernBERT", "modernbert", 4), pytest.param("DeBERTa", "deberta-v2", 2, marks=pytest.mark.slow)],
+)
 def test_an_encoder_of_another_architecture(name: str, kind: str, layers: int, tmp_path: Path) -> None:
     """Rotary positions, windows, gated MLPs; scores of contents and positions apart."""
     folder = write_folder(tmp_path / "model", random_model(name))

@@ -28,6 +28,7 @@ from tests.models.decoder_folders import (
     STATES,
     Small,
 )
+from tests.samples import slow_unless
 from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
@@ -45,12 +46,13 @@ QUICK = ("Falcon, groups", "OPT", "Nemotron", "Apertus", "Hunyuan")  # of those 
 AGAIN = (
     "Llama, biases", "Qwen 2, windows", "Phi-4 mini, short", "Cohere, norms", "GPT-NeoX, in a row", "Phi-2, norms",
     "StableLM, side by side", "EXAONE 4, windows", "Llama 4, no experts", "LFM2, biases", "Mamba-2, biases",
-    "Granite 4, experts", "MPT, three heads", "yarn",
+    "Granite 4, experts", "MPT, three heads", "yarn", "linear", "Ministral", "SmolLM 3", "Phi-3", "Gemma", "OLMo 3",
+    "Cohere 2", "ERNIE 4.5", "StarCoder 2", "Qwen3-MoE", "Granite-MoE", "OLMoE", "Bamba",
 )  # fmt: skip
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
-SAMPLES = ("Llama 3", "Gemma 3", "GPT-2", "Mamba-2")  # of devices beside the processor, where not all are asked for
+SAMPLES = {"WASM": ("Gemma 3", "GPT-2", "Mamba-2"), "WEBGPU": ("Llama 3", "Mamba-2")}  # where not all are asked for
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +103,11 @@ def test_against_transformers(judged, name: str) -> None:
     check(folder, texts, want, "CPU", STEPS)
 
 
-@pytest.mark.parametrize("device", ["WASM", "WEBGPU"])
 @pytest.mark.parametrize(
-    "name", [name if name in SAMPLES else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
+    ("name", "device"), slow_unless(lambda name, device: name in SAMPLES[device], MODELS, ("WASM", "WEBGPU"))
 )
 def test_devices(judged, name: str, device: str) -> None:
-    check(*judged(name), device, 3 if name in SAMPLES else STEPS)
+    check(*judged(name), device, 3 if name in SAMPLES[device] else STEPS)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,8 @@ def test_entry_points(judged, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Mamba", "Mamba-2", pytest.param("Granite 4", marks=pytest.mark.slow), "RWKV-7", "Qwen3-Next"]
+    "name",
+    ["Mamba-2", "Qwen3-Next", *(pytest.param(n, marks=pytest.mark.slow) for n in ("Mamba", "Granite 4", "RWKV-7"))],
 )
 def test_states(judged, name: str) -> None:
     """What is behind a block's text leaves no trace, a new text finds nothing of the last, and calls may go back."""
@@ -173,7 +175,7 @@ def test_states(judged, name: str) -> None:
     ("name", "module", "size"),
     [
         ("Mamba", selective, "CHUNK"),
-        ("Falcon Mamba", selective, "CHUNK"),
+        pytest.param("Falcon Mamba", selective, "CHUNK", marks=pytest.mark.slow),
         ("Mamba-2", state_space, "CHUNK"),
         ("RWKV-7", time_mix, "PIECE"),
         ("Qwen3-Next", delta, "PIECE"),
@@ -277,7 +279,9 @@ def test_a_checkpoint_of_the_network_without_its_head(judged, tmp_path: Path) ->
     check(made, texts, want, "CPU", 1)
 
 
-@pytest.mark.parametrize("name", ["Gemma 3", "Gemma 3n", "Llama 4"])
+@pytest.mark.parametrize(
+    "name", ["Gemma 3", *(pytest.param(n, marks=pytest.mark.slow) for n in ("Gemma 3n", "Llama 4"))]
+)
 def test_the_language_model_of_one_that_reads_pictures(judged, tmp_path: Path, name: str) -> None:
     folder, texts, want = judged(name)
     text = json.loads((folder / "config.json").read_text())

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from tests.models.encoder_folders import ENCODERS, random_model
+from tests.samples import slow_unless
 from tinyweb import Tensor
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
@@ -73,9 +74,13 @@ def test_against_transformers(made: Made, name: str) -> None:
     assert check(folder, reference).parameter_count == sum(p.numel() for p in reference.parameters())
 
 
-@pytest.mark.parametrize("device", ["WASM", "WEBGPU"])
 @pytest.mark.parametrize(
-    "name", [n if n in ("BERT", "ModernBERT", "DeBERTa") else pytest.param(n, marks=pytest.mark.slow) for n in ENCODERS]
+    ("name", "device"),
+    slow_unless(
+        lambda name, device: name in {"WASM": ("BERT", "DeBERTa"), "WEBGPU": ("ModernBERT", "DeBERTa")}[device],
+        ENCODERS,
+        ("WASM", "WEBGPU"),
+    ),
 )
 def test_devices(made: Made, name: str, device: str) -> None:
     check(*made(name), device)

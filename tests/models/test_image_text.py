@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from tests.models.encoder_folders import word_pieces
 from tests.models.image_text_folders import MODELS, processor, random_model, write_folder
+from tests.samples import slow_unless
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
 from tinyweb.formats.tokenizer import load_backend
@@ -106,8 +107,14 @@ def test_against_transformers(made: Made, name: str) -> None:
     assert count == numbers
 
 
-@pytest.mark.parametrize("device", ["WASM", "WEBGPU"])
-@pytest.mark.parametrize("name", ["CLIP", "SigLIP"])
+@pytest.mark.parametrize(
+    ("name", "device"),
+    slow_unless(
+        lambda name, device: (name, device) in (("CLIP", "WASM"), ("SigLIP", "WEBGPU")),
+        ("CLIP", "SigLIP"),
+        ("WASM", "WEBGPU"),
+    ),
+)
 def test_devices(made: Made, name: str, device: str) -> None:
     check(*made(name), device)
 

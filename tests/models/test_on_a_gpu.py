@@ -23,7 +23,7 @@ def relative(got: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(got - wanted).max() / np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("device", ["WEBGPU", "OPENCL"])
+@pytest.mark.parametrize("device", [pytest.param("WEBGPU", marks=pytest.mark.slow), "OPENCL"])
 def test_one_picture_is_seen_as_the_reference_sees_it(device: str) -> None:
     golden = json.loads((MODELS / "tinyyolo/golden.json").read_text())
     known = max(golden["images"].values(), key=lambda k: len(k["detections"]))

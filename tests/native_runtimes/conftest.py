@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.native_runtimes.chromium import ChromiumBackend
+from tests.native_runtimes.devices import BROWSERS, COMPILED, GPUS, PROCESSORS
 from tests.native_runtimes.hip.standin import StandIn, library
 from tests.native_runtimes.text import runtime as text_runtime
 from tinyweb.native_runtimes.open import open_runtime
@@ -13,10 +14,6 @@ from tinyweb.native_runtimes.webgpu import WebGpuRuntime
 
 if TYPE_CHECKING:  # most tests need no browser, and run where Playwright is not installed
     from playwright.sync_api import Browser
-
-PROCESSORS = ["CPU", "WASM"]
-BROWSERS = ["WEBGPU", "CHROMIUM"]
-GPUS = [*BROWSERS, "OPENCL"]
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +47,7 @@ def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureReque
     return runtimes[name]
 
 
-@pytest.fixture(params=[*PROCESSORS, *BROWSERS, pytest.param("OPENCL", marks=pytest.mark.slow), "HIP", "CUDA_TEXT"])
+@pytest.fixture(params=COMPILED)
 def runtime(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
     """Each compiled runtime in turn."""
     return opened(request.param, runtimes, request)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tests.native_runtimes.devices import LESS_HIP
 from tests.native_runtimes.programs import elementwise, launch, splat
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp
@@ -153,6 +154,7 @@ def test_unary(runtime: Runtime, name: str) -> None:
     check(runtime, cases)
 
 
+@pytest.mark.parametrize("runtime", LESS_HIP, indirect=True)
 def test_division_of_integers(runtime: Runtime) -> None:
     """Numerators are never negative: that is the program's contract."""
     cases = []
@@ -177,6 +179,7 @@ def test_shifts(runtime: Runtime) -> None:
     check(runtime, cases)
 
 
+@pytest.mark.parametrize("runtime", LESS_HIP, indirect=True)
 def test_where(runtime: Runtime) -> None:
     cases = []
     for t in computable(runtime, (*INTS, *FLOATS, dtypes.bool)):
@@ -186,6 +189,7 @@ def test_where(runtime: Runtime) -> None:
     check(runtime, cases)
 
 
+@pytest.mark.parametrize("runtime", LESS_HIP, indirect=True)
 def test_masks_of_different_widths(runtime: Runtime) -> None:
     """Comparisons of 32-bit and other data, joined and used to choose among data of yet another width."""
     cases = []
@@ -204,6 +208,7 @@ def test_masks_of_different_widths(runtime: Runtime) -> None:
     check(runtime, cases)
 
 
+@pytest.mark.parametrize("runtime", LESS_HIP, indirect=True)
 def test_muladd(runtime: Runtime) -> None:
     cases = []
     for t in computable(runtime, (*INTS, dtypes.float32, dtypes.float64)):
@@ -226,6 +231,7 @@ def in_range(values: np.ndarray, of: DType, to: DType) -> np.ndarray:
     return values
 
 
+@pytest.mark.parametrize("runtime", LESS_HIP, indirect=True)
 def test_casts(runtime: Runtime) -> None:
     cases = []
     types = computable(runtime, (*INTS, *FLOATS, dtypes.bool))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.native_runtimes.devices import GPUS
+from tests.samples import slow_unless
 from tinyweb import Tensor, dtypes
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
@@ -63,11 +65,15 @@ PRODUCTS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor]]] = {
     "two small images": (arrays((2, 8, 4, 4), (16, 8, 3, 3)), lambda x, w: x.conv2d(w, padding=1)),
     "halves": (arrays((40, 32), (48, 32)), lambda a, b: a @ b.cast(dtypes.float16).contiguous().float().transpose()),
 }
+SAMPLE = ("two sums", "convolution", "halves")  # of those that are asked for on one implementation
 VARIANTS = {"much shared memory": webgpu_target(shared_bytes=32768), "little": webgpu_target(shared_bytes=4096)}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize(
+    ("name", "variant", "gpu"),
+    slow_unless(lambda name, variant, gpu: gpu == "WEBGPU" or name in SAMPLE, PRODUCTS, VARIANTS, GPUS),
+    indirect=["gpu"],
+)
 def test_products_for_any_gpu(gpu: Runtime, name: str, variant: str) -> None:
     """What is compiled for other adapters than this one gives the same."""
     inputs, ours = PRODUCTS[name]

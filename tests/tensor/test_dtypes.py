@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.samples import slow_unless
 from tinyweb import Tensor
 from tinyweb.dtype import ALL, DType, dtypes, from_bits, round_to, to_bits
 from tinyweb.tensor import realize_all
@@ -17,11 +18,21 @@ TYPES = tuple(d for d in ALL if d is not dtypes.index)
 INTS = tuple(d for d in TYPES if d.is_int)
 FLOATS = tuple(d for d in TYPES if d.is_float)
 F32, F64 = dtypes.float32, dtypes.float64
+# of every width and kind one, beside those that all other tests use
+SAMPLE = (
+    dtypes.bool, dtypes.int4, dtypes.uint8, dtypes.int16, dtypes.uint32, dtypes.int64, dtypes.float8_e4m3,
+    dtypes.bfloat16, dtypes.float64,
+)  # fmt: skip
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def names(t: DType) -> str:
-    return t.name
+def names(value: DType | str) -> str:
+    return value if isinstance(value, str) else value.name
+
+
+every_type = pytest.mark.parametrize(
+    ("t", "device"), slow_unless(lambda t, device: device == "CPU" or t in SAMPLE, TYPES, DEVICES), ids=names
+)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -252,8 +263,7 @@ def check_moved_doubles(device: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("t", TYPES, ids=names)
+@every_type
 def test_every_operation(t: DType, device: str) -> None:
     check_type(t, device)
 
@@ -284,8 +294,7 @@ def summed_as(t: DType) -> DType:
     return t
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("t", TYPES, ids=names)
+@every_type
 def test_reductions(t: DType, device: str) -> None:
     if t is F64 and device == "WEBGPU":
         with pytest.raises(NotImplementedError, match="float64 is not supported on webgpu"):
@@ -332,8 +341,7 @@ def test_matmul(t: DType, device: str) -> None:
     same(got.numpy().reshape(-1), want.reshape(-1).astype(got.dtype.numpy), got.dtype, device, f"{t.name} matmul")
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("t", TYPES, ids=names)
+@every_type
 def test_moved_elements(t: DType, device: str) -> None:
     """Elements smaller than a word at all offsets within one: joined, padded, turned round, picked, overwritten."""
     a = np.resize(pairs(t)[1], (5, 7))

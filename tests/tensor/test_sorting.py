@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.samples import slow_unless
 from tests.tensor.ops import RUNTIMES, Op, data, gradients_test, values_test
 from tinyweb import Generator, Tensor, dtypes, jit
 
@@ -243,8 +244,12 @@ SORTED = {
 }
 
 
-@pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
-@pytest.mark.parametrize("kind", SORTED)
+@pytest.mark.parametrize(
+    ("kind", "device"),
+    slow_unless(
+        lambda kind, device: device == "CPU" or kind in ("f2", "i8"), SORTED, ("CPU", "WASM", "WEBGPU", "INTERPRETER")
+    ),
+)
 def test_every_dtype_in_rows_short_and_long(device: str, kind: str) -> None:
     """By pairs, by digits in one block and in several; order statistics by digits; the first of one element."""
     for shape in ((2, 40), (70, 130), (1, 1003)):
@@ -266,7 +271,11 @@ def test_every_dtype_in_rows_short_and_long(device: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "kind"), [(d, k) for d in RUNTIMES for k in ("f2", "f4", "f8") if (d, k) != ("WEBGPU", "f8")]
+    ("device", "kind"),
+    [
+        *slow_unless(lambda d, k: d == "CPU" or k == ("f2" if d == "WASM" else "f4"), RUNTIMES, ("f2", "f4")),
+        *slow_unless(lambda d, k: d in ("CPU", "CUDA_TEXT"), [d for d in RUNTIMES if d != "WEBGPU"], ("f8",)),
+    ],
 )
 def test_zeros_infinities_and_nan_of_both_signs(device: str, kind: str) -> None:
     """In rows that are sorted by pairs and by digits: the zeros are equal, and so are all NaN, above the infinities."""

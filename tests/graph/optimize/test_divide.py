@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.count.program import operations
 from tests.graph.lower.hand_kernels import BY_NAME, axes, check, kernel, param, total
+from tests.samples import slow_unless
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.gpu_targets import nvidia_target
@@ -116,9 +117,14 @@ def test_each_part_of_a_join_is_copied_once(count: int, target: Target, inputs: 
 
 
 @pytest.mark.parametrize(
-    "target", [webgpu_target(), nvidia_target(), *PROCESSORS], ids=lambda t: f"{t.name}{t.vector_lanes}"
+    ("count", "target"),
+    slow_unless(
+        lambda count, target: count < 70 or target.family != "vectors",
+        (31, 40, 70),
+        (webgpu_target(), nvidia_target(), *PROCESSORS),
+    ),
+    ids=lambda v: f"{v.name}{v.vector_lanes}" if isinstance(v, Target) else str(v),
 )
-@pytest.mark.parametrize("count", [31, 40, 70])
 def test_many_parts_of_one_memory_are_told_apart_by_loops(count: int, target: Target) -> None:
     """By as few kernels as have a loop for each part; where little is stored by one that chooses."""
     (x,) = arrays((256, count * 64))
