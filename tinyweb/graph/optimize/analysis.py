@@ -64,6 +64,8 @@ class Analysis:
 
     def in_blocks(self, access: UOp, r: UOp, width: int) -> tuple[int, UOp] | None:
         """(stride, rest) of an index within each (aligned) block of `width` steps, maybe through divisions."""
+        if r not in access.src[1].ranges:
+            return 0, access.src[1]
         key = (access.src[1], r, width)
         if key not in self._in_blocks:
             outer, inner = (
