@@ -189,7 +189,10 @@ def test_sums_and_products_as_bool(name: str) -> None:
     assert got.dtype.name == "bool" and got.tolist() == want.tolist()
 
 
-LONG = ((2, 262_147), 1), ((300_001, 2), 0), ((2, 262_146, 2), 1), ((262_145,), 0)
+LONG = (
+    *(((2, 262_147), 1), ((300_001, 2), 0), ((2, 262_146, 2), 1), ((262_145,), 0)),
+    *(((128_256,), 0), ((3, 65_538), 1), ((70_000, 2), 0), ((65_537,), 0)),  # in parts, where they are divided
+)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +200,8 @@ LONG = ((2, 262_147), 1), ((300_001, 2), 0), ((2, 262_146, 2), 1), ((262_145,), 
     slow_unless(lambda long, device: device in ("CPU", "WEBGPU") or long is LONG[2], LONG, RUNTIMES),
 )
 def test_the_first_extremum_of_a_long_axis(shape_axis: tuple[tuple[int, ...], int], device: str) -> None:
+    """Of an axis that is looked at in blocks, or in parts side by side: ties, integers, NaN."""
     shape, axis = shape_axis
-    """Of an axis that is looked at in blocks: ties, integers, NaN."""
     rng = np.random.default_rng(5)
     x = rng.integers(0, 50, shape).astype(np.float32)
     odd = np.where(rng.random(shape) < 1e-5, NAN, x).astype(np.float32)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.operators import Operators
 from tinyweb.dtype import DType, DTypeLike, dtypes, to_dtype
 from tinyweb.graph.ir import Ops, Size, UOp, numel_max, size_max, size_prod
 from tinyweb.graph.schedule.ordered import FEW, MANY
+
+LONG, PART = 1 << 16, 1 << 9  # elements from which an extremum is looked for in parts, and of a part
 
 
 class Reduction(Operators):
@@ -128,14 +130,24 @@ class Reduction(Operators):
         if size := _block_size(self.shape, a):
             return self._extremum_in_blocks(a, size, keepdim, method)
         n = self.shape[a]
-        largest = self._reduce(Ops.MAX, a, True, method)
-        hit = self.eq(largest)
-        if self.dtype.is_float:
-            hit = hit.logical_or(self.isnan())
         # of negative positions the first one is the largest
         place = self._new(UOp(Ops.IOTA, dtypes.int32, (), size_max(n)))
         place = place.shrink([(0, n)])._reshape(tuple(n if i == a else 1 for i in range(self.ndim))).neg()
-        return hit.where(place._broadcast_to(self.shape), dtypes.int32.min)._reduce(Ops.MAX, a, keepdim, method).neg()
+        place = place._broadcast_to(self.shape)
+        if not (size := _part_size(self.shape, a)):
+            return self._place_of_extremum(place, a, keepdim, method).neg()
+        # in each part, by workgroups side by side, then where the first of the largest of these is
+        parts = (*self.shape[:a], size_max(n) // size, size, *self.shape[a + 1 :])
+        first = self._reshape(parts)._place_of_extremum(place._reshape(parts), a + 1, False, method).contiguous()
+        whole: Any = self  # rows are picked by a method of what has these
+        return cast(Self, whole._gather(a, first.neg())._place_of_extremum(first, a, keepdim, method).neg())
+
+    def _place_of_extremum(self, place: Self, a: int, keepdim: bool, method: str) -> Self:
+        """Of what is equal to the maximum along an axis, the largest place."""
+        hit = self.eq(self._reduce(Ops.MAX, a, True, method))
+        if self.dtype.is_float:
+            hit = hit.logical_or(self.isnan())
+        return hit.where(place, dtypes.int32.min)._reduce(Ops.MAX, a, keepdim, method)
 
     def _extremum_in_blocks(self, a: int, size: int, keepdim: bool, method: str) -> Self:
         """The first of the blocks with the largest maximum, then the first of its elements: elsewhere no position is
@@ -169,6 +181,16 @@ class Reduction(Operators):
     def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
         """Whether all elements are close (see `isclose`), as a Python bool: the tensors are computed."""
         return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
+
+
+def _part_size(shape: Sequence[Size], axis: int) -> int:
+    """Elements of the parts of a long axis that workgroups of their own look for an extremum in: about `PART`, whole
+    vectors where some divide the axis; 0 where one launch costs less."""
+    n, count = shape[axis], numel_max(shape)
+    if not isinstance(n, int) or not all(isinstance(s, int) for s in shape) or n < LONG or count >= FEW * n:
+        return 0
+    sizes = (size for size in range(PART // 8, PART * 8 + 1) if n % size == 0)
+    return min(sizes, key=lambda size: (size % 4 > 0, abs(math.log2(size / PART))), default=0)
 
 
 def _block_size(shape: Sequence[Size], axis: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tinyweb.dtype import dtypes
 from tinyweb.graph.target import CONVERSION, POINTERS, Target, cpu_target, webgpu_target
 
+LEAST_BUSY = 1 << 14  # 256 threads for each of 64 multiprocessors
 EXP2_DIGITS = 22  # of ex2.approx (PTX ISA) and v_exp_f32, which have an error of 2 units and of 1
 _F64 = frozenset({dtypes.float64})
 _F16 = frozenset({dtypes.float16})
@@ -81,7 +82,7 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False, portable: bool = F
         storage=_ANY.storage | _F64 | _F16 | (_BF16 if ampere else frozenset()),
         shared_bytes=_NVIDIA_SHARED.get(arch, 227) << 10, max_workgroup=(1024, 1024, 64), max_invocations=256,
         subgroups=True, instructions=(*matrices, "dot4_words"), loads_rows=True, copies_ahead=ampere, max_vector=16,
-        thread_registers=255, logic_operands=3, neighbours=32, exp2_digits=EXP2_DIGITS,
+        thread_registers=255, logic_operands=3, neighbours=32, exp2_digits=EXP2_DIGITS, least_busy=LEAST_BUSY,
     )  # fmt: skip
 
 
@@ -108,6 +109,6 @@ def amd_target(arch: str = "gfx1100") -> Target:
         storage=_ANY.storage | _F64 | _F16 | _BF16, max_vector=16,
         shared_bytes=(160 if arch == "gfx950" else 64) << 10, max_workgroup=(1024, 1024, 1024), max_invocations=256,
         subgroups=True, thread_registers=256, neighbours=64 if generation[1] == "9" else 32,
-        exp2_digits=EXP2_DIGITS, logic_operands=3,
+        exp2_digits=EXP2_DIGITS, logic_operands=3, least_busy=LEAST_BUSY,
         instructions=(*_AMD_MATRICES.get(arch, ()), *(("dot4_words",) if dots else ())),
     )  # fmt: skip

@@ -34,6 +34,7 @@ class Target:
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     vector_registers: int = 16
     busy_threads: int = BUSY_THREADS  # of a GPU that keep it busy
+    least_busy: int = 1 << 12  # … of the smallest one of the kind, as a phone's
     thread_registers: int = THREAD_REGISTERS  # of 32 bits that a thread of a GPU has before it keeps values in memory
     tile_sums: int = 12  # vectors of sums that a tile of a product keeps in registers beside its operands
     product_cost: float = 0.5  # cycles of a multiplication and addition of vectors

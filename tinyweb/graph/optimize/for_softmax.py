@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp, size_max
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, excess, exchange_bytes, exchange_step, staged_bytes
@@ -18,6 +18,7 @@ from tinyweb.graph.optimize.whole_row import WholeRow
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
 from tinyweb.graph.schedule.whole_rows import OWN, WholeRows, held_rows
 from tinyweb.graph.symbolic import const_factor
+from tinyweb.graph.target import Target
 
 BLOCK = 64  # keys of a block, whose scores are staged
 WIDEST = 256  # lanes of sums
@@ -27,10 +28,10 @@ KEYS = (6, 5, 4, 3, 2, 1)  # of a block that a thread computes scores of
 SEVERAL = 4  # … of one of several blocks; more are more text
 FILLED = 4  # a row whose length varies is that part of its longest
 SIDE = 16  # threads side by side along the sums
-BUSY = 1 << 12  # threads that keep the GPU of a phone busy; those of larger ones cost work there
 WORKGROUP = 128  # threads, where some have rows of their own and workgroups are fewer than …
 MANY = 64
 SCORE, RESCALED, LOADED = 30, 40, 4  # operations on a score after its sum, on a row for each block, on a vector read
+WAITED = 200  # operations that a thread could do while it waits for memory
 WORK = 4  # what an operation counts that nothing waits for, beside one of every thread
 TEAMS = 16  # that search tries
 READ = 1  # what a row, or a product of each row, costs that is read for a step of products, beside one of these
@@ -190,6 +191,10 @@ class Team:
     def threads(self) -> int:
         return self.across * self.apart * self.split
 
+    def waves(self, size: int, others: int, target: Target) -> float:
+        """All threads, of so many rows that share keys and others that do not, by those that run at once."""
+        return -(-size // (self.rows * self.apart)) * others * self.threads / target.least_busy
+
     def shared_bytes(self, row: int, fixed: int) -> int:
         """Weights, maxima and what is exchanged of sums; and `fixed` numbers of each row."""
         together = self.across * self.split
@@ -202,17 +207,18 @@ class Team:
         rounds = 3 if row <= weights else 1  # no loop between exchanges of a single block: each has memory of its own
         return 4 * self.rows * self.apart * (most + more + rounds * exchanged + fixed)
 
-    def steps(self, row: int, products: int) -> tuple[float, float]:
+    def steps(self, blocks: float, products: int, flight: int) -> tuple[float, float, float]:
         """Operations of a thread, and with those a vector loaded counts as: scores, exponentials, the exchange of
-        maxima, sums; and putting together what parts have summed."""
+        maxima, sums; and putting together what parts have summed. And what it waits for the memory that each block
+        reads, `flight` vectors at a time, and for other threads."""
         together = self.across * self.split
         exchanged = together if together <= FLAT_IN_LOOP else exchange_step(together) + together**0.5
         summed = self.across * self.keys
         each = self.rows * (self.keys * (products + SCORE) + summed * 4 * self.sums + 2 * exchanged + RESCALED)
         loads = products / 4 * (self.keys + self.rows) + summed * (self.sums + self.rows / 4)
-        blocks = -(-row // (together * self.keys))
         work = blocks * each + (4 * self.rows * self.sums * self.split if self.split > 1 else 0)
-        return work, work + blocks * LOADED * loads
+        waits = -(-products * self.keys // (4 * flight)) + -(-summed * self.sums // flight) + 1
+        return work, work + blocks * LOADED * loads, blocks * waits * WAITED
 
 
 def in_workgroups(b: Builder, softmax: Softmax) -> None:
@@ -223,10 +229,13 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     row = row if row is not None and isinstance(b.k.exact(row), int) else None
     if held_softmax(b, softmax, row):
         return
-    k = b.k
+    k, t = b.k, b.target
     across, sums = _columns_over_threads(b, softmax.columns, _along(k, softmax))
     others = k.volume([r for r in k.outputs if r is not row and r not in softmax.columns])
-    team = _team(b, softmax, across, sums, k.size(row) if row is not None else 1, others)
+    size = k.size(row) if row is not None else 1
+    team = _team(b, softmax, across, sums, size, others)
+    # where few threads run, each waits for several vectors at a time; many wait in turns
+    flight = _flight(t) if team.waves(size, others, t) < 1 else 0
     if row is not None:
         blocks = b.tile(row.arg.name, team.rows, AxisKind.UNROLL)
         if team.apart > 1:
@@ -236,9 +245,31 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     b.do(Online(softmax.row.arg.name, block, Space.SHARED, across=across, split=team.split))
     for i in range(len(softmax.sums)):
         summed = f"{softmax.row.arg.name}.sum{i or ''}"
-        if b.has(summed) and isinstance(b.exact(summed), int) and b.size(summed) % 4 == 0:
-            b.tile(summed, 4, AxisKind.UNROLL)
-    _vector_of_products(b, softmax, 4 if all(const_factor(k.exact(r)) % 4 == 0 for r in softmax.inner) else 2)
+        if b.has(summed) and (flight or isinstance(b.exact(summed), int)):
+            _in_flight(b, summed, max(flight // team.sums, 4))
+    # 128 bits of keys are loaded at once, where all that they are multiplied over is divided by as many
+    width = min(t.max_vector, max([4, *(128 // u.src[0].dtype.bits for u in _keys(softmax))]), NARROW)
+    while width > 2 and any(const_factor(k.exact(r)) % width for r in softmax.inner):
+        width //= 2
+    _vector_of_products(b, softmax, width)
+    for r in softmax.inner:
+        if left := b.left(r):
+            _in_flight(b, left, 4 * flight // (width * max(team.keys, team.rows)))
+
+
+def _flight(target: Target) -> int:
+    """Vectors that a thread loads before it needs the first of them: an eighth of its registers, of 32-bit numbers
+    half."""
+    return power_of_two(1 << 10, (target.thread_registers + 1) // 16)
+
+
+def _in_flight(b: Builder, axis: str, count: int) -> None:
+    """Some steps of a thread's loop written out, so that what they load is waited for together."""
+    size = b.exact(axis)
+    steps = power_of_two(size_max(size), count)
+    if steps > 1:
+        # where the length varies, what is beyond it is gated: what is left over would be waited for step by step
+        b.bind(b.split(axis, steps)[1] if steps != size else axis, AxisKind.UNROLL)
 
 
 def _columns_over_threads(b: Builder, columns: Sequence[UOp], along: UOp | None) -> tuple[int, int]:
@@ -267,11 +298,13 @@ def _side(size: int) -> int:
 
 
 def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, others: int) -> Team:
-    """What takes least time where BUSY threads run at once, reads keys seldom and computes little else."""
+    """What takes least time where `least_busy` threads run at once, reads keys seldom and computes little else."""
     k, t = b.k, b.target
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
     length = length if isinstance(k.exact(softmax.row), int) else max(length // FILLED, 1)
-    masked = any(bound is not None for bound in visible(softmax.score, softmax.row))
+    bounds = [bound for bound in visible(softmax.score, softmax.row) if bound is not None]
+    masked = any(bound.ranges for bound in bounds)  # differently for each query
+    varies = not masked and (bool(bounds) or not isinstance(k.exact(softmax.row), int))
     found: list[tuple[float, Team]] = []
     for rows in range(1, min(ROWS, size) + 1):
         blocks = -(-size // rows)
@@ -283,12 +316,17 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
                 continue
             if keys > SEVERAL and across * split * keys < length:
                 continue
-            waves = groups * others * team.threads / BUSY
+            waves = team.waves(size, others, t)
             again = groups * apart * rows / size
             if masked:  # of the blocks at the mask's edge half is left out
                 again *= 1 + (across * split * keys + apart * rows) / length
-            work, steps = team.steps(length, products)
-            time = again * (steps * max(waves, 1) * (1 + 4 / (rows * apart)) + WORK * work * waves)
+            # of the last block half is beyond the end
+            count = length / (across * split * keys) + 0.5 if varies else -(-length // (across * split * keys))
+            work, steps, waits = team.steps(count, products, _flight(t))
+            # what other workgroups read again costs where many do
+            read = 1 + 4 * min(waves, 1) / (rows * apart)
+            waits *= max(1 - waves, 0)  # more threads wait in turns
+            time = again * (steps * max(waves, 1) * read + waits + WORK * work * waves)
             found.append((time, team))
     found.sort(key=lambda one: one[0])
     return b.options("team", [team for _, team in found[:TEAMS]] or [Team(across, 1, 1, 1, 1, sums)])[0]
