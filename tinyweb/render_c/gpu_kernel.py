@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tinyweb.graph.ir import DescribedArg, Fragments, Ops, Products, RowsArg, Space, UOp
+from tinyweb.graph.lower.shared_memory import is_described, shared_places
 from tinyweb.graph.program import Program
 from tinyweb.render_c import matrix_texts
 from tinyweb.render_c.c_types import scalar_name
@@ -14,8 +15,6 @@ from tinyweb.render_c.kernel_text import KernelText
 from tinyweb.render_common import Text, bare, gate_of, memory_of
 
 WRITTEN_OUT = 8  # steps of a loop
-ALIGNMENT = 16  # bytes: of the widest vector
-DESCRIBED = 1024  # … of what is read by descriptors
 
 
 class GpuKernel(KernelText):
@@ -66,12 +65,12 @@ class GpuKernel(KernelText):
         if pooled:
             yield d.shared_pool
         offset = 0
-        for u in _shared(self.program):
+        for u, size in shared_places(self.program.uops).items():
             name = self._buffers[u] = f"s{len(self._buffers)}"
             scalar = self.vector(scalar_name(u.dtype), 1)
             text = d.shared_part if pooled else d.shared_array
             yield text.format(scalar=scalar, name=name, size=u.arg.size, offset=offset)
-            offset += _aligned(u, self.program)
+            offset += size
 
     def _statement(self, u: UOp) -> None:
         if u.op in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
@@ -186,27 +185,12 @@ class GpuKernel(KernelText):
 
 def dynamic_shared(program: Program, dialect: Dialect) -> int:
     """Bytes of shared memory that a launch has to give; 0 where the kernel declares what it needs."""
-    size = sum(_aligned(u, program) for u in _shared(program))
-    return size if size > dialect.static_shared or _is_described(program) else 0
-
-
-def _is_described(program: Program) -> bool:
-    """Whether instructions read shared memory by descriptors."""
-    return any(isinstance(u.arg, DescribedArg) for u in program.uops)
+    size = sum(shared_places(program.uops).values())
+    return size if size > dialect.static_shared or is_described(program.uops) else 0
 
 
 def _is_begun(u: UOp) -> bool:
     return isinstance(u.arg, Fragments) and u.arg.shared
-
-
-def _shared(program: Program) -> list[UOp]:
-    return [u for u in program.uops if u.op is Ops.BUFFER and u.arg.space is Space.SHARED]
-
-
-def _aligned(u: UOp, program: Program) -> int:
-    """Bytes of shared memory, those up to where the next may begin included."""
-    alignment = DESCRIBED if _is_described(program) else ALIGNMENT
-    return -(-u.dtype.nbytes(u.arg.size) // alignment) * alignment
 
 
 def _written_out(program: Program) -> set[UOp]:

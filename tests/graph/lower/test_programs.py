@@ -29,8 +29,9 @@ from tests.graph.lower.hand_kernels import (
     zeros,
 )
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, Variable
+from tinyweb.graph.ir import AxisKind, BufferArg, DescribedArg, Ops, Space, UOp, Variable
 from tinyweb.graph.lower import lower
+from tinyweb.graph.lower.shared_memory import shared_places
 from tinyweb.graph.optimize import Action, Bind, GroupReduce, Split, Stage, apply
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import cpu_target, interpreter_target, wasm_target, webgpu_target
@@ -103,6 +104,15 @@ def test_shared_memory_limit() -> None:
     used = lower(k, WEBGPU).shared_bytes
     with pytest.raises(ValueError, match=f"needs {used} bytes of shared memory; webgpu has {used - 1}"):
         lower(k, replace(WEBGPU, shared_bytes=used - 1))
+
+
+def test_shared_memory_begins_where_vectors_and_descriptors_may() -> None:
+    """What lies between memories counts: up to 16 bytes, or up to 1024 where one of them is read by descriptors."""
+    halves = [UOp(Ops.BUFFER, dtypes.float16, (), BufferArg(Space.SHARED, i, n)) for i, n in enumerate((65, 512))]
+    index = UOp.const(0, dtypes.index)
+    described = UOp(Ops.LOAD, dtypes.uint64, (halves[0], index), DescribedArg(8, 8, True, 128, 16, 1024))
+    assert list(shared_places(halves).values()) == [144, 1024]
+    assert list(shared_places([*halves, described]).values()) == [1024, 1024]
 
 
 def tiled_matmul(pad: int = 4) -> tuple[Action, ...]:

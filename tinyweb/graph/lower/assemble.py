@@ -22,7 +22,7 @@ from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.lower.loop_invariant import once_per_call
 from tinyweb.graph.lower.loops import lower_loops
-from tinyweb.graph.lower.shared_memory import share_memory, shared_bytes
+from tinyweb.graph.lower.shared_memory import share_memory, shared_bytes, shared_places
 from tinyweb.graph.lower.trips import end_loops
 from tinyweb.graph.lower.warpgroups import begin_and_wait, swizzle
 from tinyweb.graph.optimize.merge import merge_reduces
@@ -68,7 +68,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     else:
         uops = once_per_call(uops)
     verify("lower", uops, program_spec)
-    shared = shared_bytes(uops)
+    shared = sum(shared_places(uops).values())
     if shared > target.shared_bytes:
         raise ValueError(
             f"kernel {info.name or prefix} needs {shared} bytes of shared memory; "
@@ -81,7 +81,7 @@ def lower(kernel: UOp, target: Target) -> Program:
         variables=_variables(uops, launch.grid),
         grid=launch.grid,
         workgroup=launch.workgroup,
-        shared_bytes=shared,
+        shared_bytes=shared_bytes(uops),
         schedule=info.schedule,
         layouts=layouts,
     )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, Space, UOp
+from tinyweb.graph.ir import DescribedArg, Ops, Space, UOp
 from tinyweb.graph.schedule.memory_plan import plan_memory
+
+ALIGNMENT = 16  # bytes at which a memory begins: of the widest vector
+DESCRIBED = 1024  # … where instructions read it by descriptors
 
 
 def share_memory(uops: Sequence[UOp], limit: int) -> tuple[UOp, ...]:
@@ -16,10 +19,22 @@ def share_memory(uops: Sequence[UOp], limit: int) -> tuple[UOp, ...]:
     `limit` bytes would be needed, stretches end behind loops too, and barriers are added where memory changes hands.
     """
     out = _shared(uops, False)
-    return out if shared_bytes(out) <= limit else _shared(uops, True)
+    return out if sum(shared_places(out).values()) <= limit else _shared(uops, True)
+
+
+def is_described(uops: Sequence[UOp]) -> bool:
+    """Whether instructions of a program read shared memory by descriptors."""
+    return any(isinstance(u.arg, DescribedArg) for u in uops)
+
+
+def shared_places(uops: Sequence[UOp]) -> dict[UOp, int]:
+    """The bytes of each shared memory of a program, those up to where the next may begin included."""
+    alignment = DESCRIBED if is_described(uops) else ALIGNMENT
+    return {u: -(-u.dtype.nbytes(u.arg.size) // alignment) * alignment for u in uops if _is_shared(u)}
 
 
 def shared_bytes(uops: Sequence[UOp]) -> int:
+    """Bytes that the shared memories of a program have."""
     return sum(u.dtype.nbytes(u.arg.size) for u in uops if _is_shared(u))
 
 
