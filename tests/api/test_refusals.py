@@ -54,6 +54,12 @@ def test_bodies_that_are_no_request(server: Running, path: str, body: bytes) -> 
     refused(server, path, body)
 
 
+def test_numbers_of_too_many_digits(server: Running) -> None:
+    """Said in words of the request, not of Python."""
+    message = refused(server, "/v1/chat/completions", b'{"n": 1' + b"0" * 6000 + b"}")["message"]
+    assert message == "The body of the request is no JSON: a number of 6001 digits is more than anything here can be"
+
+
 @pytest.mark.parametrize("path", GOOD)
 def test_models_that_are_not_here(server: Running, path: str) -> None:
     for name in ("gpt-5", "", 7, ["tinychat"], {"id": "tinychat"}, "x" * 100_000, "\u2028"):

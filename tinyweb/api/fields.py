@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from tinyweb.api.errors import ApiError, wrong
 
+MOST_DIGITS = 400  # of an integer: as many as the largest float64 has, and more
 NAMES = {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "an array", dict: "an object"}
 
 
@@ -23,7 +24,7 @@ class Fields:
     def of_body(cls, body: bytes) -> Fields:
         """The fields of a request; ApiError for what is no JSON, or no object."""
         try:
-            found = json.loads(body, parse_constant=_no_number)
+            found = json.loads(body, parse_constant=_no_number, parse_int=_integer)
         except (ValueError, RecursionError) as error:
             detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
             raise ApiError(400, f"The body of the request is no JSON: {detail}", code="invalid_json") from None
@@ -108,6 +109,12 @@ def text(value: Any, where: str) -> str:
 
 def _type(value: Any) -> str:
     return "null" if value is None else NAMES[type(value)]
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits is more than anything here can be")
+    return int(digits)
 
 
 def _no_number(name: str) -> NoReturn:
