@@ -34,6 +34,10 @@ WEIGHTS: dict[str, Weights] = {
     "bias after": lambda s, b: softmax(s) + b,
     "relu": lambda s, b: (softmax(s) - b).relu() if isinstance(s, Tensor) else np.maximum(softmax(s) - b, 0),
     "twice": lambda s, b: softmax(softmax(s) * 3 + b),
+    "square of a ReLU": lambda s, b: (
+        (s + b).relu().square() / 64 if isinstance(s, Tensor) else np.maximum(s + b, 0) ** 2 / 64
+    ),
+    "SiLU": lambda s, b: s.silu() if isinstance(s, Tensor) else s / (1 + np.exp(-s)),
 }
 
 
@@ -67,7 +71,7 @@ def agrees(target: Target, make: Callable[..., Any], arrays: list[np.ndarray]) -
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize(("heads", "rows", "keys", "columns"), [(2, 20, 45, 16), (1, 9, 130, 10), (3, 40, 64, 32)])
+@pytest.mark.parametrize(("heads", "rows", "keys", "columns"), [(2, 20, 45, 16), (2, 9, 130, 10), (3, 40, 64, 32)])
 def test_values(weights: str, heads: int, rows: int, keys: int, columns: int) -> None:
     arrays = data((heads, rows, 8), (heads, keys, 8), (heads, keys, columns), (rows, 1))
     agrees(webgpu_target(), lambda *a: attend(WEIGHTS[weights], *a), arrays)
@@ -76,6 +80,53 @@ def test_values(weights: str, heads: int, rows: int, keys: int, columns: int) ->
 @pytest.mark.parametrize("target", [webgpu_target(), nvidia_target(), amd_target()], ids=lambda t: t.name)
 def test_two_products(target: Target) -> None:
     agrees(target, differential, data((2, 30, 8), (2, 70, 8), (2, 30, 8), (2, 70, 8), (2, 70, 16)))
+
+
+def lse(x: Any) -> Any:
+    return x.logsumexp(-1) if isinstance(x, Tensor) else np.log(np.exp(x).sum(-1))
+
+
+def entropy(x: Any) -> Any:
+    p = softmax(x)
+    return (p * (p.log() if isinstance(p, Tensor) else np.log(p))).sum(-1)
+
+
+REDUCED: dict[str, Callable[..., Any]] = {
+    "maximum": lambda s: s.max(-1),
+    "minimum of a magnitude": lambda s: (s + 1).abs().min(-1) if isinstance(s, Tensor) else abs(s + 1).min(-1),
+    "place of the maximum": lambda s: s.argmax(-1),
+    "sum of a square": lambda s: (s * s).sum(-1),
+    "logarithm of a sum": lse,
+    "logarithm of a sum, doubled": lambda s: lse(s) * 2,
+    "entropy": entropy,
+    "range": lambda s: s.max(-1) - s.min(-1),
+    "maximum of what a row of them gives": lambda s: s.max(-1).max(-1),
+}
+
+
+@pytest.mark.parametrize("reduced", REDUCED)
+@pytest.mark.parametrize(("rows", "keys"), [(20, 45), (9, 130), (70, 64), (5, 1031)])
+def test_of_what_is_reduced_away_no_row_is_stored(reduced: str, rows: int, keys: int) -> None:
+    arrays = data((2, rows, 8), (2, keys, 8))
+    tensors = [Tensor(a) for a in arrays]
+
+    def make(q: Any, k: Any) -> Any:
+        return REDUCED[reduced](q @ k.swapaxes(-1, -2))
+
+    for target in (webgpu_target(), nvidia_target()):
+        calls = capture(lambda: make(*tensors).realize(), target).calls
+        memory = {t.uop.buffer: a for t, a in zip(tensors, arrays)}
+        held = 0
+        for call in calls:
+            program = program_for(call.kernel, target)
+            held += any(line.startswith("whole_row") for line in program.schedule)
+            out = np.zeros(call.buffers[0].arg.size, call.buffers[0].dtype.numpy)
+            memory[call.buffers[0]] = run(program, target, [out, *(memory[b] for b in call.buffers[1:])], {})[0]
+        want = make(*(a.astype(np.float64) for a in arrays))
+        got = memory[calls[-1].buffers[0]].reshape(want.shape)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+        assert held == 1
+        assert all(size < rows * keys for call in calls for size in [call.buffers[0].arg.size])
 
 
 @pytest.mark.parametrize(("heads", "rows", "keys"), [(6, 33, 1500), (8, 512, 512), (4, 256, 256)])
@@ -111,6 +162,22 @@ def test_what_threads_exchange_fits_beside_the_weights(
     program = program_for(call.kernel, target)
     assert program.shared_bytes <= target.shared_bytes
     assert operations(program) <= 1.25 * heads * rows * keys * (2 * (64 + columns) + 30)
+
+
+def test_weights_that_no_batch_has_for_itself_get_large_tiles() -> None:
+    """As those of layers do: what lies between two of them is stored."""
+    x, first, second = Tensor.empty(2, 500, 64), Tensor.empty(64, 256), Tensor.empty(256, 64)
+    assert len(capture(lambda: ((x @ first).relu() @ second).realize(), webgpu_target()).calls) == 2
+    assert len(capture(lambda: ((x @ first) @ second).realize(), webgpu_target()).calls) == 2
+
+
+def test_sums_of_sums_are_no_rows() -> None:
+    """Groups of a quantised product, with a scale each, are one sum in parts."""
+    x, w, scale = Tensor.empty(64, 1, 8, 32), Tensor.empty(1, 200, 8, 32), Tensor.empty(1, 200, 8)
+    plan = capture(lambda: ((x * w).sum(-1) * scale).sum(-1).realize(), webgpu_target())
+    assert not any(
+        line.startswith("whole_row") for c in plan.calls for line in map(str, heuristic(c.kernel, webgpu_target()))
+    )
 
 
 def test_rows_that_do_not_fit_are_stored() -> None:

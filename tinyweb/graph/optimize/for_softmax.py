@@ -348,7 +348,8 @@ def schedule_whole_rows(b: Builder) -> bool:
     loads = [u for x in found.different for u in k.loads_of(x)]
     shared = [r for r in found.rows if any(r not in u.ranges for u in loads)]
     row = max(shared, key=lambda r: (k.size(r), r.arg.order), default=None)
-    across = _columns_over_threads(b, found.columns, max(found.columns, key=k.size))[0]
+    across = _columns_over_threads(b, found.columns, max(found.columns, key=k.size, default=None))[0]
+    across = across if found.columns else SIDE
     mark = b.mark()
     for rows, parts in _shares_of_rows(b, found, across, k.size(row) if row is not None else 1):
         b.back(mark)
@@ -368,7 +369,7 @@ def _workgroup_bytes(kernel: UOp) -> int:
     """Shared memory of rows that are held: weights are stored while threads still read what was reduced before them;
     sums of columns are exchanged where weights were."""
     exchanged = exchange_bytes(kernel)
-    return max(staged_bytes(kernel, Space.SHARED) + min(exchanged), *exchanged)
+    return max([staged_bytes(kernel, Space.SHARED) + min(exchanged, default=0), *exchanged])
 
 
 def _shares_of_rows(b: Builder, found: WholeRows, across: int, size: int) -> list[tuple[int, int]]:

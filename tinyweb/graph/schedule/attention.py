@@ -69,6 +69,93 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
     return []
 
 
+def reduced_away(order: Sequence[UOp], post_dominators: PostDominators) -> dict[UOp, list[UOp]]:
+    """For reductions along rows of products of which nothing but one number for each row is left (a maximum, its
+    place, the logarithm of a sum of exponentials), the nodes from the products up to there, which is the last one."""
+    rows = (u for u in order if u.op is Ops.REDUCE and len(u.arg[1]) == 1 and _is_product(u.src[0]))
+    return {u: nodes for u in rows if not _is_sum(u) and (nodes := _reduced_away(u, post_dominators))}
+
+
+def _reduced_away(first: UOp, post_dominators: PostDominators) -> list[UOp]:
+    scores, length, rows = first.src[0], first.src[0].shape[first.arg[1][0]], numel_max(first.shape)
+    end, between, todo = scores, dict[UOp, None](), [scores]
+    if length == 1 or rows == 1:  # rows share what workgroups read
+        return []
+    while numel_max(end.shape) != rows:
+        end = post_dominators.of[end]
+        while todo:
+            u = todo.pop()
+            if u in between or u is end:
+                continue
+            if len(between) == MOST_BETWEEN or (u is not scores and not _along(u, length)):
+                return []
+            between[u] = None
+            todo.extend(post_dominators.users[u])
+        if end.op is Ops.SINK or not _along(end, length):
+            return []
+        todo = [end]
+    return [*between, end]
+
+
+def weighting(order: Sequence[UOp], post_dominators: PostDominators) -> dict[UOp, list[UOp]]:
+    """For sums that a function of products weights, product by product (a sigmoid, a ReLU), the nodes from its values
+    up to there. Of matrices in batches: what all of a batch share, as weights of a layer, is read for large tiles."""
+    found = {}
+    sums = (u for u in order if u.op is Ops.REDUCE and u.arg[0] is Ops.ADD and u.dtype.is_float and len(u.arg[1]) == 1)
+    for u in sums:
+        factors = u.src[0].src if u.src[0].op is Ops.MUL else ()
+        for x, other in (factors, factors[::-1]) if factors else ():
+            views: list[UOp] = []
+            value = x
+            while value.op in (Ops.EXPAND, Ops.RESHAPE, Ops.PERMUTE):
+                views.append(value)
+                value = value.src[0]
+            alone = all(len(post_dominators.users[v]) == 1 for v in (*views, value))
+            wider = numel_max(value.shape) < numel_max(x.shape)
+            batches = (_own(x) & _own(other)) - {u.arg[1][0]}
+            if alone and wider and batches and value.op in ELEMENTWISE and _is_weight(value):
+                found[u] = [value, *views, u]
+    return found
+
+
+def _own(u: UOp) -> set[int]:
+    """The axes that a value varies along."""
+    return {a for a, n in enumerate((u.src[0] if u.op is Ops.EXPAND else u).shape) if n != 1}
+
+
+def _is_weight(u: UOp) -> bool:
+    """Whether a value is a function of one product of the same place, and no sum of products."""
+    stack, seen, linear = [u], {u}, True
+    while stack:
+        x = stack.pop()
+        if x.op is Ops.EXPAND and _is_product(x):
+            return False
+        if x.op is not Ops.REDUCE and _is_product(x):
+            linear = linear and (x.op in MOVEMENT or is_linear(x, [_is_product(s) for s in x.src]))
+            stack += [s for s in x.src if s not in seen]
+            seen.update(x.src)
+    return not linear and _is_product(u)
+
+
+def _is_sum(u: UOp) -> bool:
+    """Whether a reduction of products is a sum of them, in parts."""
+    stack, seen, linear = [u.src[0]], {u.src[0]}, u.arg[0] is Ops.ADD
+    while linear and stack:
+        x = stack.pop()
+        if x.op is not Ops.REDUCE and _is_product(x):
+            linear = x.op in MOVEMENT or is_linear(x, [_is_product(s) for s in x.src])
+            stack += [s for s in x.src if s not in seen]
+            seen.update(x.src)
+    return linear
+
+
+def is_linear(u: UOp, varies: Sequence[bool]) -> bool:
+    """Whether an operation is linear in those of its operands that vary, together."""
+    if u.op in (Ops.MUL, Ops.DIV):
+        return not all(varies) and (u.op is Ops.MUL or not varies[1])
+    return u.op in (Ops.ADD, Ops.NEG, Ops.CAST)
+
+
 def halves(maximum: UOp, between: Sequence[UOp], post_dominators: PostDominators, uses: int) -> Iterator[UOp]:
     """Conversions of half floats that the products of an attention read along the row that often at least: keys for
     its scores, values for its sum. `between` is what `candidates` has for `maximum`. Scales of integers stay: these

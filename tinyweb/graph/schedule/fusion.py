@@ -30,7 +30,7 @@ from tinyweb.graph.ir import (
     size_prod,
     toposort,
 )
-from tinyweb.graph.schedule.attention import candidates, halves
+from tinyweb.graph.schedule.attention import candidates, halves, reduced_away, weighting
 from tinyweb.graph.schedule.calls import MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
@@ -104,7 +104,8 @@ def _is_join(u: UOp) -> bool:
 class Fusion:
     """Decides for the graph below `root`; the answer is `realized`, in an order in which they can be computed.
 
-    `attention` has the maxima of the scores that get no memory; those whose maxima are `stored` do. Sums that are
+    `attention` has the maxima of the scores that get no memory; `held` the reductions of products that get none because
+    workgroups hold rows of them. Those that are `stored` do get memory. Sums that are
     `apart` get memory before they are broadcast; `cheaper` are those that would better have been among them.
     """
 
@@ -117,6 +118,7 @@ class Fusion:
         converted_uses: int = Target.converted_uses,
         scattered_loads: bool = Target.scattered_loads,
         max_buffers: int = Target.max_buffers,
+        shared_bytes: int = Target.shared_bytes,
     ):
         self.checked_uses = checked_uses
         self.scattered_loads = scattered_loads
@@ -128,8 +130,14 @@ class Fusion:
         self.post_dominators = PostDominators(root)
         order = toposort([root])
         found = candidates(order, self.post_dominators)
+        held: dict[UOp, list[UOp]] = {}
+        if shared_bytes:
+            held = reduced_away(order, self.post_dominators) | weighting(order, self.post_dominators)
+        self.held = frozenset(held) - frozenset(found) - stored
         self.attention = frozenset(found) - stored
         self.streamed = {u for maximum in self.attention for u in found[maximum]}
+        self.streamed.update(u for first in self.held for u in held[first][:-1])
+        self.ends = {held[first][-1] for first in self.held}
         self.converted: set[UOp] = set()
         for maximum in self.attention:
             self.converted.update(halves(maximum, found[maximum], self.post_dominators, converted_uses))
@@ -151,7 +159,7 @@ class Fusion:
             self._realize(u)
             return
         self.state[u] = state
-        if u in self.converted:
+        if u in self.converted or (u in self.ends and u.op is not Ops.REDUCE):
             self._realize(u)
             return
         if state.kind is Kind.NONE and u.op in ELEMENTWISE and state.inputs:

@@ -37,6 +37,7 @@ from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import below, expand_ordered
 from tinyweb.graph.schedule.views import address, walk
+from tinyweb.graph.schedule.whole_rows import held_rows
 from tinyweb.graph.schedule.work import repeats, verify_work
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
@@ -140,8 +141,9 @@ def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
         fusion = Fusion(
-            sink, stored, apart, target.checked_uses, target.converted_uses, target.scattered_loads, target.max_buffers
-        )
+            sink, stored, apart, target.checked_uses, target.converted_uses, target.scattered_loads, target.max_buffers,
+            target.shared_bytes,
+        )  # fmt: skip
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
             continue
@@ -209,9 +211,10 @@ def _in_place(root: UOp, uses: Mapping[UOp, int], scattered: bool) -> UOp:
 
 
 def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Target]) -> frozenset[UOp]:
-    """The maxima of scores without memory in kernels that would compute them more than once."""
+    """The maxima of scores without memory in kernels that would compute them more than once, and the reductions of
+    products whose rows no workgroup holds."""
     found: set[UOp] = set()
-    for s in stores if fusion.attention else ():
+    for s in stores if fusion.attention or fusion.held else ():
         todo, inside = [s.node], {s.node}
         while todo:
             for u in todo.pop().src:
@@ -219,8 +222,11 @@ def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Ta
                     inside.add(u)
                     todo.append(u)
         maxima = inside & fusion.attention
-        if maxima and s.kernel is not None and repeats(s.form, s.kernel, target):
-            found |= maxima
+        held = inside & fusion.held
+        if s.kernel is not None and (maxima or held):
+            again = repeats(s.form, s.kernel, target)
+            found |= maxima if again else set()
+            found |= held if again or held_rows(s.kernel, target) is None else set()
     return frozenset(found)
 
 

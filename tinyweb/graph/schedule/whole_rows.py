@@ -5,12 +5,12 @@ What stands between the products and the last sums may be anything then: of a ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from tinyweb.graph.ir import Ops, UOp, nested, size_max
-from tinyweb.graph.schedule.attention import WIDEST, alike
+from tinyweb.graph.schedule.attention import WIDEST, alike, is_linear
 from tinyweb.graph.target import Target
 
 REGISTERS = 4  # of a thread for each product that it holds
@@ -93,7 +93,8 @@ class WholeRows:
         if together < 1 or _volume(self.columns) > WIDEST:
             return False
         apart = len(self.different) + 1  # kernels for the products, and one for what becomes of them
-        stored = 4 * 2 * _volume(self.rows) * self.size * apart
+        passes = apart if self.columns else len(self.different)  # weights are stored beside products
+        stored = 4 * 2 * _volume(self.rows) * self.size * passes
         read = again = 0
         for load in self.loads:
             size = load.dtype.nbytes(_volume(load.src[1].ranges))
@@ -107,7 +108,7 @@ def whole_rows(kernel: UOp) -> WholeRows | None:
     sums = [u for u in kernel.toposort() if u.op is Ops.REDUCE]
     products: dict[UOp, tuple[UOp, UOp]] = {}
     reduces: list[UOp] = []
-    for u in sums if len(sums) > 2 else ():
+    for u in sums if len(sums) > 1 else ():
         inner = [x for x in u.src[0].toposort() if x.op is Ops.REDUCE and not x.ranges.isdisjoint(u.src[1:])]
         if inner and len(u.src) == 2:
             reduces.append(u)
@@ -119,9 +120,27 @@ def whole_rows(kernel: UOp) -> WholeRows | None:
     if not reduces or any(r.arg.reduce for r in rows) or not products.keys().isdisjoint(reduces):
         return None
     alone = all(not u.ranges.isdisjoint(found.columns) and not found.factors(u) for u in reduces)
-    if alone or not found.columns or any(u.src[1].src[0] is not found.row.src[0] for u in reduces):
+    # sums of sums are one sum, in parts
+    parts = not found.columns and all(_is_linear(u, products) for u in reduces)
+    if alone or parts or any(u.src[1].src[0] is not found.row.src[0] for u in reduces):
         return None
     return found if found.row.src[0].op is Ops.CONST and not any(r.src[0].op is not Ops.CONST for r in rows) else None
+
+
+def _is_linear(u: UOp, products: Mapping[UOp, object]) -> bool:
+    """Whether a reduction of products is a sum of them, in parts."""
+
+    def varies(x: UOp) -> bool:
+        return not products.keys().isdisjoint(x.toposort())
+
+    stack, seen, linear = [u.src[0]], {u.src[0]}, u.arg is Ops.ADD
+    while linear and stack:
+        x = stack.pop()
+        if x not in products and varies(x):
+            linear = is_linear(x, [*map(varies, x.src)])
+            stack += [s for s in x.src if s not in seen]
+            seen.update(x.src)
+    return linear
 
 
 def held_rows(kernel: UOp, target: Target | type[Target]) -> WholeRows | None:
