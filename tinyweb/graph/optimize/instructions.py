@@ -42,14 +42,12 @@ from tinyweb.graph.target import Target
 class Instruction:
     """`operands`: types of the elements that one sum takes; `semantics`: the sum, a REDUCE whose first range is the
     axis that becomes the instruction's (the others are lanes beside it), for each step of the ranges that are free in
-    it; `cost`: in multiplications of as many lanes; `words`: it takes its operands as the words of 32 bits that they
-    are in memory.
+    it; `words`: it takes its operands as the words of 32 bits that they are in memory.
     """
 
     name: str
     operands: tuple[DType, ...]
     semantics: UOp
-    cost: float
     words: bool = False
     together: bool = False  # a subgroup's threads carry it out, with operands and sums in shared memory
     fragments: Fragments | None = None  # … with operands and sums in their registers, laid out like this
@@ -118,7 +116,6 @@ def sums_of(
     name: str,
     operands: tuple[DType, DType],
     sizes: tuple[int, ...],
-    cost: float,
     tile: tuple[int, ...] = (),
     dtype: DType = dtypes.int32,
 ) -> Instruction:
@@ -139,27 +136,27 @@ def sums_of(
         .cast(dtype)
         for i, t in enumerate(operands)
     )
-    return Instruction(name, operands, UOp(Ops.REDUCE, dtype, (a * b, *axes), Ops.ADD), cost, together=dtype.is_float)
+    return Instruction(name, operands, UOp(Ops.REDUCE, dtype, (a * b, *axes), Ops.ADD), together=dtype.is_float)
 
 
-DOT4_I8 = sums_of("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
+DOT4_I8 = sums_of("dot4_i8", (dtypes.int8, dtypes.int8), (4,))
 # one operand of any byte: what is shifted into it is the one that lanes have alike
-DOT4_U8_I8 = sums_of("dot4_u8_i8", (dtypes.uint8, dtypes.int8), (4,), 1.0)
-DOT2_I16 = sums_of("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
+DOT4_U8_I8 = sums_of("dot4_u8_i8", (dtypes.uint8, dtypes.int8), (4,))
+DOT2_I16 = sums_of("dot2_i16", (dtypes.int16, dtypes.int16), (2,))
 # all integers below 8 bits of four bytes: those at one place of the bytes by a shift and a mask
 PACKED = {
-    bits: sums_of(f"dot{32 // bits}_u{bits}_i8", (BY_NAME[f"uint{bits}"], dtypes.int8), (4, 8 // bits), 8 / bits)
+    bits: sums_of(f"dot{32 // bits}_u{bits}_i8", (BY_NAME[f"uint{bits}"], dtypes.int8), (4, 8 // bits))
     for bits in (4, 2, 1)
 }
 DOT8_U4_I8 = PACKED[4]
 # two rows times two columns, of eight steps each
-MMA_2X2X8_I8 = sums_of("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), 1.0, (2, 2))
+MMA_2X2X8_I8 = sums_of("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), (2, 2))
 DOT4_WORDS = replace(DOT4_I8, name="dot4_words", words=True)
 
 # of subgroups: the configurations that WebGPU's adapters list, rows × columns × steps
 F16, F32 = dtypes.float16, dtypes.float32
 SUBGROUP = [
-    sums_of(f"mma_{m}x{n}x{k}_{t.short}", (t, t), (k,), 1.0, (m, n), F32)
+    sums_of(f"mma_{m}x{n}x{k}_{t.short}", (t, t), (k,), (m, n), F32)
     for t, m, n, k in ((F32, 8, 8, 8), (F16, 8, 8, 8), (F16, 16, 16, 16))
 ]
 
@@ -167,7 +164,7 @@ SUBGROUP = [
 def held(fragments: Fragments, operands: tuple[DType, DType], dtype: DType = F32) -> Instruction:
     """Matrices that a subgroup multiplies in its registers."""
     (rows, steps), (columns, _) = fragments.a.shape, fragments.b.shape
-    sums = sums_of(fragments.name, operands, (steps,), 1.0, (rows, columns), dtype)
+    sums = sums_of(fragments.name, operands, (steps,), (rows, columns), dtype)
     return replace(sums, together=False, fragments=fragments)
 
 

@@ -177,7 +177,7 @@ class _Steps:
             score = scores.load(own[0])
         else:
             own = [*teams, *mine]
-            score = self._score(row_major(own), own)
+            score = self._score(row_major(own))
             block = UOp(Ops.REDUCE, encode(score).dtype, (encode(score), *own), Ops.MAX)
         maximum = now = block
         factor = UOp.const(1.0, self.dtype)
@@ -308,9 +308,9 @@ class _Steps:
             kind = AxisKind.VECTOR if self.action.vector else AxisKind.UNROLL
             ranges.append(inner := self._range("score.1", together, kind))
             index = index * together + inner
-        return stage_of(self._score(index, ranges), ranges, self.action.space)
+        return stage_of(self._score(index), ranges, self.action.space)
 
-    def _score(self, index: UOp, ranges: Sequence[UOp]) -> UOp:
+    def _score(self, index: UOp) -> UOp:
         """A score of a block; beyond the row there are none."""
         softmax = self.softmax
         at = self._at(index)
@@ -319,7 +319,7 @@ class _Steps:
         score = self._inside(softmax.score, softmax.row) if gated else softmax.score
         inside = at if self.whole or gated else at.minimum(self.size + -1)
         score = substitute(score, {softmax.row: inside}).cast(self.dtype)
-        score = substitute(score, {u: self._once(u, ranges) for u in self._fixed(softmax.score)})
+        score = substitute(score, {u: self._once(u) for u in self._fixed(softmax.score)})
         return score if self.whole else (at < self.size).where(score, self.lowest)
 
     def _fixed(self, score: UOp) -> list[UOp]:
@@ -346,7 +346,7 @@ class _Steps:
         loaded = factor.src[0] if self.fragments is not None and factor.op is Ops.CAST else factor
         return loaded.op is Ops.LOAD
 
-    def _once(self, value: UOp, ranges: Sequence[UOp]) -> UOp:
+    def _once(self, value: UOp) -> UOp:
         """`value`, staged."""
         bound = nested(r for r in value.ranges if r in self.softmax.inner)
         copies = {r: filling(r, f"{r.arg.name}.fixed", r.arg.order, r.arg.kind) for r in bound}

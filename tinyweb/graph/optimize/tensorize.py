@@ -62,7 +62,7 @@ class Tensorize(Action):
         shifted = {u: m for u, m in matches.items() if any(m.shifts)}
         if instruction.words:
             return self._of_words(kernel, r, {u: m.factors for u, m in matches.items()})
-        kernel = self._shifted(kernel, r, shifted) if shifted else kernel
+        kernel = self._shifted(kernel, shifted) if shifted else kernel
         if instruction.together:
             kernel = substitute(kernel, {u: _together(u, m.tile) for u, m in matches.items()})
         bound = r.replace(arg=replace(r.arg, kind=AxisKind.DOT))
@@ -92,7 +92,7 @@ class Tensorize(Action):
         words = memory.replace(dtype=dtypes.uint32, arg=replace(memory.arg, size=memory.arg.size // steps))
         return words.load(simplify(parts[1] // steps))
 
-    def _shifted(self, kernel: UOp, r: UOp, matches: dict[UOp, Match]) -> UOp:
+    def _shifted(self, kernel: UOp, matches: dict[UOp, Match]) -> UOp:
         """Σ a · b as Σ (a + s) · b − s · Σ b."""
         at = find_axis(kernel, self.at, stays=True)
         self.require_place(at)
