@@ -12,10 +12,9 @@ from tests.graph.symbolic.oracle import all_values, meaning
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize import Bind, ScheduleError, apply
-from tinyweb.graph.optimize.analysis import Analysis, power_of_two
+from tinyweb.graph.optimize.analysis import Analysis, fitting, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.digest import describe
-from tinyweb.graph.optimize.for_gpu import fitting
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.target import interpreter_target
 from tinyweb.schedules import Database, DatabaseError

@@ -10,6 +10,8 @@ from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, axis_size
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of, updates_in_place
 from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
 
+MOST_IDLE = 16  # of so many threads one may have nothing to do
+
 
 def largest_divisor(size: int, most: int) -> int:
     """The largest divisor of a size that is at most `most`."""
@@ -22,6 +24,25 @@ def power_of_two(size: int, most: int) -> int:
     while factor * 2 <= most and size % (factor * 2) == 0:
         factor *= 2
     return factor
+
+
+def fitting(size: int, room: int) -> int:
+    """How many threads an axis of that size should have, at most `room`: a power of two that wastes little."""
+    count = 1
+    while count * 2 <= room and count < size:
+        count *= 2
+    exact = count
+    while exact > 1 and size % exact:
+        exact //= 2
+    # gating off up to a quarter of the threads is better than having half as many
+    waste = -size % count / size
+    return count if exact == count or waste <= 0.25 or exact * 2 < count else exact
+
+
+def even(size: int, room: int) -> int:
+    """The threads of an axis, at most `room`: a power of two, or an even share of it if that leaves many idle."""
+    count = fitting(size, room)
+    return count if -size % count * MOST_IDLE <= size else -(-size // -(-size // min(room, size)))
 
 
 class Analysis:

@@ -9,7 +9,7 @@ from math import gcd, prod
 from tinyweb.graph.ir import AxisKind, Ops, UOp, nested
 from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Reorder, Split
-from tinyweb.graph.optimize.analysis import Analysis, power_of_two
+from tinyweb.graph.optimize.analysis import Analysis, even, fitting, power_of_two
 from tinyweb.graph.optimize.builder import LANES, Builder
 from tinyweb.graph.optimize.cost import exchange_bytes, exchanged
 from tinyweb.graph.optimize.divide import Divide
@@ -41,7 +41,6 @@ IN_FLIGHT = 4  # loads of a thread before it needs the first of them
 CHOSEN = 3  # values to choose from, from which an element in SPARE may rather be computed twice
 SPARE = 4
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
-MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
@@ -493,22 +492,3 @@ def along(k: Analysis, loads: list[UOp], axes: list[UOp]) -> list[UOp]:
     """Axes in the order in which neighbouring threads should walk them: those that the loads follow first."""
     main = max(loads, key=k.traffic, default=None)
     return by_stride(k, axes, main) if main is not None else axes
-
-
-def fitting(size: int, room: int) -> int:
-    """How many threads an axis of that size should have, at most `room`: a power of two that wastes little."""
-    count = 1
-    while count * 2 <= room and count < size:
-        count *= 2
-    exact = count
-    while exact > 1 and size % exact:
-        exact //= 2
-    # gating off up to a quarter of the threads is better than having half as many
-    waste = -size % count / size
-    return count if exact == count or waste <= 0.25 or exact * 2 < count else exact
-
-
-def even(size: int, room: int) -> int:
-    """The threads of an axis, at most `room`: a power of two, or an even share of it if that leaves many idle."""
-    count = fitting(size, room)
-    return count if -size % count * MOST_IDLE <= size else -(-size // -(-size // min(room, size)))
