@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tinyweb.graph.ir import DescribedArg, Fragments, Ops, Products, RowsArg, Space, UOp
 from tinyweb.graph.lower.shared_memory import is_described, shared_places
+from tinyweb.graph.lower.warpgroups import is_begun
 from tinyweb.graph.program import Program
 from tinyweb.render_c import matrix_texts
 from tinyweb.render_c.c_types import scalar_name
@@ -30,7 +31,7 @@ class GpuKernel(KernelText):
         ahead = {u.src[2] for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"} if dialect.copy_ahead else ()
         self._written_out = _written_out(program)
         self._copied = frozenset(ahead)  # loads that are part of such a store
-        begun = [u.src[2] for u in program.uops if u.op is Ops.STORE and _is_begun(u.src[2])]
+        begun = [u.src[2] for u in program.uops if u.op is Ops.STORE and is_begun(u.src[2])]
         self._sums = {x for u in begun for x in (u, u.src[2])}  # products that are begun, and what they are added to
         self.threads = program.workgroup[0] * program.workgroup[1] * program.workgroup[2]
         super().__init__(program)
@@ -187,10 +188,6 @@ def dynamic_shared(program: Program, dialect: Dialect) -> int:
     """Bytes of shared memory that a launch has to give; 0 where the kernel declares what it needs."""
     size = sum(shared_places(program.uops).values())
     return size if size > dialect.static_shared or is_described(program.uops) else 0
-
-
-def _is_begun(u: UOp) -> bool:
-    return isinstance(u.arg, Fragments) and u.arg.shared
 
 
 def _written_out(program: Program) -> set[UOp]:
