@@ -58,7 +58,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "option",
+    slow_unless(lambda option: option not in ("all heads their own", "wide heads", "another theta", "eps"), OPTIONS),
+)
 def test_options(make_llama: Make, reference: Reference, option: str) -> None:
     folder = make_llama(**OPTIONS[option])
     ids = prompt(1, 19)

@@ -87,7 +87,7 @@ def test_weights_are_divided(make_llama: Make) -> None:
     "options",
     [
         {"num_attention_heads": 8, "num_key_value_heads": 4, "hidden_size": 256},
-        {"attention_bias": True, "mlp_bias": True},
+        pytest.param({"attention_bias": True, "mlp_bias": True}, marks=pytest.mark.slow),
         {"architecture": "mistral", "sliding_window": 8},
     ],
     ids=["groups", "biases", "window"],

@@ -13,6 +13,7 @@ from tests.graph.optimize.test_fragments import F16, product
 from tests.native_runtimes.test_lowered import compare
 from tests.native_runtimes.text.library import library, run
 from tests.native_runtimes.text.runtime import CudaText
+from tests.samples import slow_unless
 from tests.tuning.test_variants import product as of_tensors
 from tests.tuning.test_variants import results
 from tinyweb import Tensor
@@ -159,7 +160,7 @@ def ran(case: Case, program: Program, source: str) -> np.ndarray:
     return memory[0]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", slow_unless(lambda fault: "another" not in fault, FAULTS))
 def test_faults_show(fault: str) -> None:
     """Each is told, or the result is another one."""
     target = CudaText().target
