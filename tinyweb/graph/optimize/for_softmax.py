@@ -234,8 +234,9 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     others = k.volume([r for r in k.outputs if r is not row and r not in softmax.columns])
     size = k.size(row) if row is not None else 1
     team = _team(b, softmax, across, sums, size, others)
-    # where few threads run, each waits for several vectors at a time; many wait in turns
-    flight = _flight(t) if team.waves(size, others, t) < 1 else 0
+    # where few threads run, each waits for several vectors at a time, of few rows; many wait in turns
+    few = team.waves(size, others, t) * t.least_busy < t.busy_threads
+    flight = min(_flight(t), 2 * _flight(t) // team.rows) if few else 0
     if row is not None:
         blocks = b.tile(row.arg.name, team.rows, AxisKind.UNROLL)
         if team.apart > 1:
