@@ -215,15 +215,9 @@ def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int, dims: int = 
 def cut(b: Builder, s: Side, dim: int) -> None:
     """A tile's lanes, threads and vectors. The last tile begins earlier, if it may, or reaches beyond the end."""
     name, whole = s.axis.arg.name, s.along * s.vectors
-    size, shift = b.size(name), _may_overlap(b, name)
-    if shift and size % LANES and size >= whole * LANES:
-        # what is stored is not aligned anyhow: nothing is gated
-        _, inner = b.split(name, whole * LANES, shift=True)
-        inner = b.tile(inner, LANES, AxisKind.VECTOR)
-    else:
-        inner = b.tile(name, LANES, AxisKind.VECTOR)
-        if inner:
-            _, inner = b.split(inner, whole, shift)
+    shift, inner = _may_overlap(b, name), b.tile(name, LANES, AxisKind.VECTOR)
+    if inner:
+        _, inner = b.split(inner, whole, shift)
     if inner and (vectors := b.tile(inner, s.along, AxisKind.THREAD, dim)):
         b.bind(vectors, AxisKind.UNROLL)
     if s.beside is not None:
