@@ -346,10 +346,15 @@ def beside(b: Builder, load: UOp, axes: list[UOp], steps: int) -> int:
 
 
 def load_ahead(b: Builder, r: UOp) -> None:
-    """Some steps of a thread's loop written out, where it has few rows: what they load is waited for together."""
+    """Some steps of a thread's loop written out, where it has few rows, and all of a short one whose vectors fit: what
+    they load is waited for together."""
     rows = prod(int(o.src[0].arg) for o in ranges_of(b.kernel) if o.arg.kind is AxisKind.UNROLL and not o.arg.reduce)
     left, factor = b.left(r), IN_FLIGHT // rows
-    if left and factor > 1 and isinstance(size := b.exact(left), int) and size % factor == 0:
+    if not left or not isinstance(size := b.exact(left), int):
+        return
+    if size <= IN_FLIGHT and 2 * size * rows * b.target.vector_lanes <= b.target.thread_registers:
+        factor = size
+    if factor > 1 and size % factor == 0:
         b.tile(left, factor, AxisKind.UNROLL)
 
 
