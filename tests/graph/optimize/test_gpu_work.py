@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 import pytest
@@ -39,6 +40,16 @@ def product(m: int, k: int, n: int, batches: int = 1) -> Callable[[], Tensor]:
 def test_products_compute_little_again(m: int, k: int, n: int, batches: int) -> None:
     (program,) = programs(product(m, k, n, batches))
     assert operations(program) <= MOST * 2 * batches * m * k * n
+
+
+@pytest.mark.parametrize(("size", "threads", "vectors"), [(2048, 128, 6), (1536, 256, 4)])
+def test_threads_with_many_registers_have_more_sums(size: int, threads: int, vectors: int) -> None:
+    """16 × 8 of enough workgroups, else 8 × 8; four steps of either are written out."""
+    (program,) = programs(product(size, 32, size), webgpu_target(shared_bytes=1 << 15, thread_registers=255))
+    assert prod(program.workgroup) == threads and prod(program.grid) == (size // 128) ** 2
+    loads = [u.src[0].buffer for u in program.uops if u.op is Ops.LOAD]
+    reads = [memory for memory in loads if memory.op is Ops.BUFFER and memory.arg.space is Space.SHARED]
+    assert len(reads) == 4 * vectors
 
 
 @pytest.mark.parametrize(("width", "window"), [(13, 1), (13, 3), (29, 3), (26, 5)])

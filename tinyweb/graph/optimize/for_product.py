@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, nested
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, is_lane, lane_count, nested
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.cost import excess
+from tinyweb.graph.optimize.cost import MAX_TILE, excess
 from tinyweb.graph.optimize.for_matrices import choices, held_product, of_loads
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction, matrix_of
+from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.tensorize import Tensorize
 from tinyweb.graph.symbolic import divides
 
@@ -96,8 +98,10 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         cut(b, columns, 0)
         cut(b, rows, 1)
         at = block(b, dominant, depth)
-        if at and stage(b, at, dominant, columns.axis):
-            return True
+        if at:
+            write_out(b, at)
+            if stage(b, at, dominant, columns.axis):
+                return True
         b.back(mark)
     return False
 
@@ -161,7 +165,8 @@ def tile_of(b: Builder, along: list[UOp], down: list[UOp], batches: int) -> tupl
         sums = row_vectors * vectors * LANES**2
         if (len(b.k.reduces) > 1 and row_vectors > 1) or row_threads * column_threads > most(b):
             continue
-        if sums * 2 > b.target.thread_registers:
+        # the other half is for operands and addresses: where a compiler writes out loops, of several steps
+        if sums * 2 > b.target.thread_registers + (b.target.written_out > 1):
             continue
         fitting = [
             (rows, columns)
@@ -172,7 +177,8 @@ def tile_of(b: Builder, along: list[UOp], down: list[UOp], batches: int) -> tupl
         ]
         if fitting:
             chosen = min(fitting, key=lambda tile: (_idle(*tile), tile[0].groups * tile[1].groups))
-            if chosen[0].groups * chosen[1].groups * batches >= ENOUGH:
+            # threads that take all registers are half as many at a time
+            if chosen[0].groups * chosen[1].groups * batches >= ENOUGH * (1 + (sums * 2 > b.target.thread_registers)):
                 break
     return chosen
 
@@ -245,6 +251,18 @@ def block(b: Builder, dominant: UOp, depth: int) -> str:
         else:
             return name if inside > 1 else ""
     return ""
+
+
+def write_out(b: Builder, at: str) -> None:
+    """Some steps of the innermost loop inside of `at` stand side by side, where compilers leave loops as they are; not
+    of one that conditions may end.
+    """
+    inner = [r for r in ranges_of(b.kernel) if r.arg.reduce and r.arg.kind is AxisKind.LOOP][-1]
+    sums = prod(lane_count(r) for r in ranges_of(b.kernel) if is_lane(r) and not r.arg.reduce)
+    name, most = inner.arg.name, min(b.target.written_out, MAX_TILE // sums)
+    size, ends = b.exact(name), any(u.op is Ops.WHERE and inner in u.src[0].ranges for u in b.kernel.toposort())
+    if name != at and isinstance(size, int) and not ends:
+        b.tile(name, max(n for n in range(1, max(most, 1) + 1) if size % n == 0), AxisKind.UNROLL)
 
 
 def stage(b: Builder, at: str, dominant: UOp, columns: UOp, pad: int = PAD) -> bool:

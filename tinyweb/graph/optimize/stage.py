@@ -214,7 +214,7 @@ class Stage(Action):
             if run and block >= min(TOGETHER):
                 filled[-len(run) - 1 : -1] = _in_parts(run, copies, (block,), AxisKind.UNROLL)
                 filled[-1:] = _in_parts([vector], copies, (gcd(int(vector.src[0].arg), SQUARE),), AxisKind.VECTOR)
-        row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
+        row = max(sum(_place_in_row(r) > 0 for r in layout), 1) if self.pad else 0
         self.require(not self.pad or row < len(layout), "there is one row, which needs no padding")
         arg = StageArg(space, self.pad, row, self.slots)
         return _read(UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg), layout, arg)
@@ -403,7 +403,12 @@ def _thread_order(load: UOp) -> Callable[[UOp], tuple[int, int]]:
     kinds = [AxisKind.LOOP, AxisKind.UNROLL, AxisKind.THREAD, AxisKind.VECTOR, AxisKind.DOT]
     if any(r.arg.kind is AxisKind.VECTOR and _stride(load, r) == 1 for r in load.ranges):
         kinds[3:] = reversed(kinds[3:])
-    return lambda r: (kinds.index(r.arg.kind), -r.arg.dim)
+    return lambda r: (kinds.index(r.arg.kind) if _place_in_row(r) else 0, -r.arg.dim)
+
+
+def _place_in_row(r: UOp) -> int:
+    """0 for steps of a reduction that are loops or written out: what one of them reads is a row."""
+    return int(r.arg.kind is not AxisKind.LOOP and not (r.arg.kind is AxisKind.UNROLL and r.arg.reduce))
 
 
 def _stride(load: UOp, r: UOp) -> int:
