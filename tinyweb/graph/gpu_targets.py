@@ -63,7 +63,10 @@ _NVIDIA_MATRICES_F8 = ("mma_sync_16x16x32_e4m3", "mma_sync_16x16x32_e5m2")
 
 # of Hopper alone, the widest first
 _NVIDIA_WARPGROUPS = tuple(
-    f"wgmma_64x{n}x{t}" for t in ("16_f16", "16_bf16", "32_i8") for n in (256, 192, 128, 96, 64, 32)
+    f"wgmma_{kind}64x{n}x{t}"
+    for kind, types in (("", ("16_f16", "16_bf16", "32_i8")), ("held_", ("16_f16", "16_bf16")))
+    for t in types
+    for n in (256, 192, 128, 96, 64, 32)
 )
 
 

@@ -37,6 +37,27 @@ def _comparison(op: str) -> str:
     return _lanewise(head, "Vector<Mask<sizeof(T)>, N>", f"a[i] {op} b[i] ? -1 : 0")
 
 
+def _pairs(half: str, ptx: str) -> str:
+    """Vectors of floats as narrower ones: two at a time, where there is an instruction for it."""
+    return f"""
+template <class T, int N> struct Vector;
+template <class To, class From> struct Conversion;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+template <int N> struct Conversion<Vector<{half}, N>, Vector<float, N>> {{
+  static {_FUNCTION} Vector<{half}, N> of(Vector<float, N> a) {{
+    static_assert(N % 2 == 0, "vectors are pairs");
+    unsigned words[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+      asm("cvt.rn.{ptx}x2.f32 %0, %1, %2;" : "=r"(words[i]) : "f"(a[2 * i + 1]), "f"(a[2 * i]));
+    Vector<{half}, N> c;
+    memcpy(&c, words, sizeof c);
+    return c;
+  }}
+}};
+#endif"""
+
+
 # Arithmetic is float's: a half is a form of memory. Conversions are single instructions.
 CUDA_HALF = f"""\
 struct Half {{
@@ -46,7 +67,7 @@ struct Half {{
   {_FUNCTION} Half(double x) {{ asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x)); }}
   template <class T> {_FUNCTION} Half(T x) : Half((float)x) {{}}
   {_FUNCTION} operator float() const {{ float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }}
-}};"""
+}};{_pairs("Half", "f16")}"""
 
 CUDA_BRAIN = f"""\
 struct Brain {{
@@ -55,7 +76,7 @@ struct Brain {{
   {_FUNCTION} Brain(float x) {{ asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }}
   template <class T> {_FUNCTION} Brain(T x) : Brain((float)x) {{}}
   {_FUNCTION} operator float() const {{ return __uint_as_float((unsigned)bits << 16); }}
-}};"""
+}};{_pairs("Brain", "bf16")}"""
 
 CUDA_PRELUDE = f"""\
 #ifndef LOOP
@@ -96,12 +117,16 @@ template <class C, class T, int N>
   for (int i = 0; i < N; i++) a[i] = c[i] ? a[i] : b[i];
   return a;
 }}
-template <class To, class T, int N> {_FUNCTION} To convert(Vector<T, N> a) {{
-  To c;
+template <class To, class From> struct Conversion;
+template <class To, class From, int N> struct Conversion<Vector<To, N>, Vector<From, N>> {{
+  static {_FUNCTION} Vector<To, N> of(Vector<From, N> a) {{
+    Vector<To, N> c;
 #pragma unroll
-  for (int i = 0; i < N; i++) c[i] = a[i];
-  return c;
-}}
+    for (int i = 0; i < N; i++) c[i] = a[i];
+    return c;
+  }}
+}};
+template <class To, class From> {_FUNCTION} To convert(From a) {{ return Conversion<To, From>::of(a); }}
 template <class To, class From> {_FUNCTION} To as(From value) {{
   static_assert(sizeof(To) == sizeof(From), "other bits");
   To out;

@@ -71,6 +71,7 @@ class Dialect:
     visible: str = ""  # before a barrier: what is stored in shared memory, to instructions that read it later
     groups: Mapping[str, str] = field(default_factory=dict)  # of such: before the first, and behind the last
     multiplied: str = ""  # until all but the last {n} groups of them have read, and written their sums
+    meanwhile: str = ""  # between what is computed while products go on, and waiting for these
     extensions: Mapping[str, str] = field(default_factory=dict)  # what must stand first, for types that are used
 
 
@@ -274,6 +275,12 @@ CUDA = replace(
         BEGUN: 'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");',
     },
     multiplied='asm volatile("wgmma.wait_group.sync.aligned {n};" ::: "memory");',
+    # no memory is there: what stands before a branch ptxas leaves there, where it would wait first
+    meanwhile="""\
+if ((u64){memory} == 1) {{
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("trap;");
+}}""",
     subgroup_size="32",
     atomic={f"atomic_{op}": f"atomic{op.title()}(&{{place}}, {{value}})" for op in ("and", "or")},
     prelude=CUDA_PRELUDE,

@@ -13,9 +13,10 @@ from tinyweb.render_c.c_types import scalar_name
 from tinyweb.render_c.dialect import Dialect
 from tinyweb.render_c.gpu_ops import GPU_EMITTERS
 from tinyweb.render_c.kernel_text import KernelText
-from tinyweb.render_common import Text, bare, gate_of, memory_of
+from tinyweb.render_common import Text, bare, gate_of, lanes, memory_of
 
 WRITTEN_OUT = 8  # steps of a loop
+UNIT = 16  # bytes that descriptors count in
 
 
 class GpuKernel(KernelText):
@@ -31,8 +32,11 @@ class GpuKernel(KernelText):
         ahead = {u.src[2] for u in program.uops if u.op is Ops.STORE and u.arg == "ahead"} if dialect.copy_ahead else ()
         self._written_out = _written_out(program)
         self._copied = frozenset(ahead)  # loads that are part of such a store
-        begun = [u.src[2] for u in program.uops if u.op is Ops.STORE and is_begun(u.src[2])]
-        self._sums = {x for u in begun for x in (u, u.src[2])}  # products that are begun, and what they are added to
+        begun = [u for u in program.uops if is_begun(u)]
+        # products that are begun, and what they are added to
+        self._sums = {x for u in begun for x in (u, u.src[2]) if x.op in (Ops.DOT, Ops.LOAD)}
+        self._words: dict[UOp, str] = {}  # what they take of registers
+        self._going_on = False  # products behind others of the same step that were waited for
         self.threads = program.workgroup[0] * program.workgroup[1] * program.workgroup[2]
         super().__init__(program)
 
@@ -92,20 +96,16 @@ class GpuKernel(KernelText):
             self._loop(u, self.dialect.written_out if u in self._written_out else self.dialect.loop)
         elif u.op is Ops.END:
             self._out.close()
+            self._going_on = False
         elif u.op is Ops.BARRIER:
             self._barrier(u)
         elif u in self._copied or u in self._sums:
             return
         elif u.op is Ops.LOAD and isinstance(u.arg, DescribedArg):
             self.need("describe", matrix_texts.DESCRIBE, {self.vector("u64", 1)})
-            place = self._place(memory_of(u.src[0]), u.src[1], 0, 1)
-            text = f"describe(&{place}, {matrix_texts.description(u.arg)})"
-            self._emitted[u] = self._name(text, "u64")
+            self._emitted[u] = self._name(self._described(u), "u64")
         elif u.op is Ops.STORE and u.src[2] in self._sums:
-            name = self._product(u.src[2])
-            a, b = (self.x(s) for s in u.src[2].src[:2])
-            sums = self._place(memory_of(u.src[0]), u.src[1], 0, u.src[2].arg.sums.size)
-            self._out.add(f"{name}({sums}, {a}, {b});")
+            self._products(u)
         elif u.op is Ops.LOAD and isinstance(u.arg, RowsArg):
             name, text, vectors = matrix_texts.load_rows(u, self.dialect)
             self.need(name, text, vectors)
@@ -128,9 +128,14 @@ class GpuKernel(KernelText):
                 self._out.add(d.sent)
             return
         if u.arg in d.groups:
+            for operand in u.src[1:]:
+                self._pack(operand)
             self._out.add(d.groups[u.arg])
             return
         if isinstance(u.arg, Products):
+            if self._going_on:
+                self._out.add(d.meanwhile.format(memory=f"p{self.program.params[0].slot}"))
+            self._going_on = u.arg.left > 0
             self._out.add(d.multiplied.format(n=u.arg.left))
             self._settle(u.src)
             return
@@ -140,11 +145,35 @@ class GpuKernel(KernelText):
             self._out.add(d.visible)
         self._out.add(d.barrier)
 
-    def _product(self, u: UOp) -> str:
-        """The name of the function that begins a product."""
-        name, text, vectors = matrix_texts.begin(u, self.dialect)
-        self.need(name, text, vectors)
-        return name
+    def _described(self, u: UOp) -> str:
+        """A descriptor; those of one place differ by a number that is added."""
+        index, beyond = u.src[1], 0
+        if index.op is Ops.ADD and index.src[1].op is Ops.CONST:
+            index, beyond = index.src[0], u.dtype.nbytes(index.src[1].arg)
+        if beyond % UNIT:
+            index, beyond = u.src[1], 0
+        place = self._place(memory_of(u.src[0]), index, 0, 1)
+        return f"describe(&{place}, {matrix_texts.description(u.arg)}, {beyond // UNIT})"
+
+    def _pack(self, u: UOp) -> None:
+        """What products take of registers, in words that are there before these begin."""
+        kind = self.vector("u32", u.dtype.nbytes(lanes(u)) // 4)
+        self.need("settle", matrix_texts.SETTLE, set())
+        name = self._words[u] = f"w{len(self._words)}"
+        self._out.add(f"{kind} {name} = as<{kind}>({self.x(u)});")
+        self._out.add(f"settle({name});")
+
+    def _products(self, u: UOp) -> None:
+        """Products that are added to the same sums, one after the other."""
+        chain = [u.src[2]]
+        while is_begun(chain[0].src[2]):
+            chain.insert(0, chain[0].src[2])
+        sums = self._place(memory_of(u.src[0]), u.src[1], 0, u.src[2].arg.sums.size)
+        for product in chain:
+            name, text, vectors = matrix_texts.begin(product, self.dialect)
+            self.need(name, text, vectors)
+            a, b = (self._words[s] if s in self._words else self.x(s) for s in product.src[:2])
+            self._out.add(f"{name}({sums}, {a}, {b});")
 
     def _settle(self, sums: Sequence[UOp]) -> None:
         """Nothing that reads sums is computed before they are waited for."""

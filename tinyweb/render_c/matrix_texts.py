@@ -5,7 +5,7 @@ NVIDIA's are written as PTX (PTX ISA: mma, ldmatrix, cp.async), AMD's as Clang's
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import DescribedArg, Fragments, RowsArg, UOp
+from tinyweb.graph.ir import DescribedArg, Fragments, Ops, RowsArg, UOp
 from tinyweb.render_c.c_types import scalar_name, vector_name
 from tinyweb.render_c.dialect import Dialect
 
@@ -90,26 +90,34 @@ def load_rows(u: UOp, dialect: Dialect) -> tuple[str, str, set[str]]:
 
 def begin(u: UOp, dialect: Dialect) -> tuple[str, str, set[str]]:
     """The name of the function `NAME(sums, a, b)` that begins a DOT of matrices in shared memory, of which `a` and `b`
-    are descriptors; its text, and the vectors that it needs. Its sums are there when they were waited for."""
+    are descriptors, or `a` the words that a thread has; its text, and the vectors that it needs. Its sums are there
+    when they were waited for."""
     f = u.arg
     assert isinstance(f, Fragments)
-    shape, _, short = f.name.removeprefix("wgmma_").rpartition("_")
+    shape, _, short = f.name.removeprefix("wgmma_").removeprefix("held_").rpartition("_")
     operand, sums = _PTX[short]
     m, n, k = shape.split("x")
-    turned = [not s.arg.along for s in u.src[:2]]
+    turned = [not s.arg.along for i, s in enumerate(u.src[:2]) if f.reads(i)]
+    fresh = u.src[2].op is Ops.STACK  # of zeros: there are no sums yet
     count, vector = f.sums.size, vector_name(scalar_name(u.dtype), f.sums.size)
-    name = f"{f.name}_{'mk'[not turned[0]]}{'nk'[not turned[1]]}"
+    order = "".join(letters[not t] for letters, t in zip(("mk", "nk")[f.first_held :], turned))
+    name = f"{f.name}_{order}{'_fresh' if fresh else ''}"
+    words = f.a.size * u.src[0].dtype.bits // 32
+    kind, given = (f"u32x{words}", [f'"r"(a[{i}])' for i in range(words)]) if f.first_held else ("u64", ['"l"(a)'])
+    places = [f"%{count + i}" for i in range(len(given) + 1)]
+    first = f"{{{', '.join(places[:-1])}}}" if f.first_held else places[0]
     registers = ", ".join(f"%{i}" for i in range(count))
-    # added to what is there, nothing negated; by rows or columns
-    numbers = ["1", *(["1", "1"] if sums == "f32" else []), *(str(int(t)) for t in turned if operand in _TURNED)]
-    constraint = "f" if sums == "f32" else "r"
-    outputs = ", ".join(f'"+{constraint}"(c[{i}])' for i in range(count))
+    # added to what is there, if anything, nothing negated; by rows or columns
+    signs, orders = ["1", "1"] if sums == "f32" else [], [str(int(t)) for t in turned if operand in _TURNED]
+    numbers = [str(int(not fresh)), *signs, *orders]
+    constraint = ("=" if fresh else "+") + ("f" if sums == "f32" else "r")
+    outputs = ", ".join(f'"{constraint}"(c[{i}])' for i in range(count))
     text = (
-        f"{dialect.function} void {name}({vector} &c, u64 a, u64 b) {{\n"
+        f"{dialect.function} void {name}({vector} &c, {kind} a, u64 b) {{\n"
         f'  asm volatile("wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{sums}.{operand}.{operand} {{{registers}}}, '
-        f'%{count}, %{count + 1}, {", ".join(numbers)};"\n      : {outputs}\n      : "l"(a), "l"(b));\n}}\n'
+        f'{first}, {places[-1]}, {", ".join(numbers)};"\n      : {outputs}\n      : {", ".join(given)}, "l"(b));\n}}\n'
     )
-    return name, text, {vector, "u64"}
+    return name, text, {vector, "u64", kind}
 
 
 def description(arg: DescribedArg) -> str:
@@ -119,8 +127,9 @@ def description(arg: DescribedArg) -> str:
 
 
 DESCRIBE = """\
-static __device__ __forceinline__ u64 describe(const void *place, u64 how) {
-  return how | ((u32)__cvta_generic_to_shared(place) & 0x3ffff) >> 4;
+static __device__ __forceinline__ u64 describe(const void *place, u64 how, u32 beyond) {
+  const u32 low = ((u32)how | ((u32)__cvta_generic_to_shared(place) & 0x3ffff) >> 4) + beyond;  // 16 bytes each
+  return how >> 32 << 32 | low;
 }
 """
 
@@ -132,6 +141,10 @@ template <int N> static __device__ __forceinline__ void settle(Vector<f32, N> &s
 template <int N> static __device__ __forceinline__ void settle(Vector<i32, N> &sums) {
 #pragma unroll
   for (int i = 0; i < N; i++) asm volatile("" : "+r"(sums[i]) : : "memory");
+}
+template <int N> static __device__ __forceinline__ void settle(Vector<u32, N> &words) {
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+r"(words[i]) : : "memory");
 }
 """
 

@@ -20,7 +20,8 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.symbolic import simplify
 
 SM_90 = nvidia_target("sm_90")
-EVERY = [i for i in FRAGMENTS if i.shared]
+EVERY = [i for i in FRAGMENTS if i.shared and not i.first_held]
+HELD = [i for i in FRAGMENTS if i.first_held]
 
 
 def products_of(program: Program) -> list[UOp]:
@@ -47,6 +48,22 @@ def test_sums_lie_as_the_manual_says() -> None:
                 seen.add(want)
         assert len(seen) == 64 * columns == 128 * f.sums.size
         assert (f.a.shape, f.b.shape, f.sums.shape) == ((64, steps), (columns, steps), (64, columns))
+
+
+def test_registers_lie_as_the_manual_says() -> None:
+    """PTX ISA, fragment of A of wgmma.m64nNk16: sums of one product are there as another one's operand."""
+    assert [i.name for i in HELD] == [i.name.replace("wgmma_", "wgmma_held_") for i in EVERY if i.operands[0] is not I8]
+    for i in HELD[::5]:
+        f = i.fragments
+        assert f is not None and (f.reads(0), f.reads(1)) == (False, True) and f.a.shape == (64, 16)
+        for thread in range(128):
+            warp, lane = divmod(thread, 32)
+            for e in range(f.a.size):
+                want = 16 * warp + lane // 4 + 8 * (e // 2 % 2), lane % 4 * 2 + e % 2 + 8 * (e // 4)
+                assert f.a.place(lane % 4, lane // 4, e, warp) == want
+        assert [e.fragments.chains(f) for e in EVERY[::7] if e.fragments] == [
+            e.fragments.sums.shape[1] % 16 == 0 for e in EVERY[::7] if e.fragments
+        ]
 
 
 @pytest.mark.parametrize(("width", "bits"), [(128, 16), (64, 16), (32, 16), (128, 8)])
@@ -159,7 +176,7 @@ def test_rows_that_are_not_whole_are_no_matrix() -> None:
 
 
 def test_only_hopper_has_them() -> None:
-    """Others keep mma.sync, and so do matrices of few rows, and attention."""
+    """Others keep mma.sync, and so do matrices of few rows."""
     for arch in NVIDIA:
         has = any(INSTRUCTIONS[n].shared for n in nvidia_target(arch).instructions)
         assert has == (arch in ("sm_90", "sm_90a"))

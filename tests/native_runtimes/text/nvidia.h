@@ -61,6 +61,17 @@ static void cvt_rn_bf16_f32(unsigned short &to, float x) {
   to = x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // every NaN is this one
 }
 
+static void cvt_rn_f16x2_f32(unsigned &to, float high, float low) {
+  unsigned short halves[2];
+  cvt_rn_f16_f32(halves[0], low), cvt_rn_f16_f32(halves[1], high);
+  memcpy(&to, halves, sizeof to);
+}
+static void cvt_rn_bf16x2_f32(unsigned &to, float high, float low) {
+  unsigned short halves[2];
+  cvt_rn_bf16_f32(halves[0], low), cvt_rn_bf16_f32(halves[1], high);
+  memcpy(&to, halves, sizeof to);
+}
+
 static void ex2_approx_ftz_f32(float &to, float x) { to = power_of_two(x); }
 static void max_NaN_f32(float &to, float a, float b) { to = a != a || a > b ? a : b; }
 
@@ -202,8 +213,9 @@ enum { WARPGROUP = 128, PRODUCTS = 128, TILES = 8, SUMS = 128 };
 struct Product {
   void (*multiply)(const Product &, void *sums);
   unsigned long long a, b;
-  bool turned[2];
+  bool turned[2], held, adds;  // held: A is what threads have: of this one's two rows all steps
   int tile, group;
+  unsigned short rows[2][16];
 };
 static struct {
   Product products[PRODUCTS];
@@ -250,7 +262,9 @@ template <int N, int K, class T, class C> static void multiply_part(const Produc
   const int thread = gpu.current % WARPGROUP, lane = thread % 32;
   static T a[2][K], b[N / 4][K];
   for (int k = 0; k < K; ++k) {
-    for (int i = 0; i < 2; ++i) a[i][k] = element<T>(p.a, p.turned[0], thread / 32 * 16 + lane / 4 + 8 * i, k);
+    for (int i = 0; i < 2; ++i)
+      if (p.held) __builtin_memcpy(&a[i][k], &p.rows[i][k % 16], sizeof(T));
+      else a[i][k] = element<T>(p.a, p.turned[0], thread / 32 * 16 + lane / 4 + 8 * i, k);
     for (int i = 0; i < N / 4; ++i) b[i][k] = element<T>(p.b, p.turned[1], i / 2 * 8 + lane % 4 * 2 + i % 2, k);
   }
   for (int i = 0; i < N / 2; ++i) {
@@ -260,24 +274,37 @@ template <int N, int K, class T, class C> static void multiply_part(const Produc
   }
 }
 static unsigned long long described[MOST][2];
+static unsigned held[MOST][4];  // the registers of A: steps 2 · (lane % 4) and the next, of the 8 rows and the 8 below; then 8 on
 template <int N, int K, class T, class C, class... A> static void begin_product(A &&...arguments) {
   const void *const given[] = {(const void *)&arguments...};
-  constexpr int count = sizeof given / sizeof *given - N / 2;
-  static_assert(count == 7 || count == 5 || count == 3, "it has sums, descriptors and immediates");
+  constexpr int all = sizeof given / sizeof *given - N / 2;
+  constexpr bool registers = all == 9;  // A, in place of a descriptor and its order
+  constexpr int count = registers ? 7 : all, skipped = registers ? 4 : 1;
+  static_assert(count == 7 || count == 3, "it has sums, descriptors or registers, and immediates");
   auto &mine = multiplied[gpu.current];
-  const unsigned long long a = *(const unsigned long long *)given[N / 2], b = *(const unsigned long long *)given[N / 2 + 1];
-  Product p{multiply_part<N, K, T, C>, a, b, {false, false}, -1, mine.group};
+  const unsigned long long a = registers ? 0 : *(const unsigned long long *)given[N / 2];
+  const unsigned long long b = *(const unsigned long long *)given[N / 2 + skipped];
+  Product p{multiply_part<N, K, T, C>, a, b, {false, false}, registers, true, -1, mine.group};
   for (int i = 2; i < count; ++i) {
-    const int number = *(const int *)given[N / 2 + i];
-    if (i < 5 ? number != 1 : number != 0 && number != 1) gpu.wrong = "a product overwrites its sums, or negates operands";
+    if (registers && i == 5) continue;
+    const int number = *(const int *)given[N / 2 + skipped + i - 1 - (registers && i > 5)];
+    if (i == 2) p.adds = number;
+    if (i > 2 && i < 5 ? number != 1 : number != 0 && number != 1) gpu.wrong = "a product negates operands";
     if (i >= 5) p.turned[i - 5] = number;
   }
+  if (registers)
+    for (int i = 0; i < 4; ++i) held[gpu.current][i] = *(const unsigned *)given[N / 2 + i];
   if (!mine.fenced) gpu.wrong = "a product begins without a fence of its warpgroup's registers";
   if (gpu.count % WARPGROUP) gpu.wrong = "a warpgroup lacks threads";
   described[gpu.current][0] = a, described[gpu.current][1] = b;
   wait_for_others();
   const auto &first = described[gpu.current / WARPGROUP * WARPGROUP];
   if (first[0] != a || first[1] != b) gpu.wrong = "threads of a warpgroup name other matrices";
+  for (int i = 0; i < 32 && registers; ++i) {
+    const int lane = lane_of_thread(), step = i % 16, row = i / 16;
+    const unsigned word = held[gpu.current - lane + lane / 4 * 4 + step % 8 / 2][row + step / 8 * 2];
+    p.rows[row][step] = (unsigned short)(word >> step % 2 * 16);
+  }
   for (int i = 0; i < TILES && p.tile < 0; ++i)
     if (mine.tiles[i].pending && mine.tiles[i].registers[0] == given[0]) p.tile = i;
   for (int i = 0; i < TILES && p.tile < 0; ++i) {
@@ -294,6 +321,7 @@ template <int N, int K, class T, class C, class... A> static void begin_product(
   else mine.products[mine.used++] = p, ++mine.tiles[p.tile].pending;
   wait_for_others();
 }
+static void trap() { gpu.wrong = "a trap"; }
 static void wgmma_fence_sync_aligned() { multiplied[gpu.current].fenced = true; }
 static void wgmma_commit_group_sync_aligned() { ++multiplied[gpu.current].group; }
 static void wgmma_wait_group_sync_aligned(int but) {
@@ -306,6 +334,7 @@ static void wgmma_wait_group_sync_aligned(int but) {
       continue;
     }
     auto &tile = mine.tiles[p.tile];
+    if (!p.adds) __builtin_memset(tile.values, 0, sizeof tile.values);
     p.multiply(p, tile.values);
     if (--tile.pending) continue;
     for (int j = 0; j < tile.count; ++j) {

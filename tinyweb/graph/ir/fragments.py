@@ -75,7 +75,7 @@ class Fragments:
     """An instruction for matrices of a subgroup: `threads` along x and y, and of several subgroups z, and the layouts
     of A (rows, steps), of B (columns, steps) and of the sums (rows, columns). `shared`: A and B are no threads'
     registers but matrices in shared memory, which are read until the products are waited for; each thread names all of
-    their elements.
+    their elements. `first_held`: of these A is in registers, which no thread writes to until then.
     """
 
     name: str
@@ -84,8 +84,14 @@ class Fragments:
     b: Layout
     sums: Layout
     shared: bool = False
+    first_held: bool = False
 
-    @property
-    def chains(self) -> bool:
-        """Whether threads hold sums as they would hold them as A of another product."""
-        return self.a == self.sums
+    def reads(self, i: int) -> bool:
+        """Whether the i-th operand is a matrix in shared memory."""
+        return self.shared and not (self.first_held and i == 0)
+
+    def chains(self, following: Fragments) -> bool:
+        """Whether threads hold sums as they hold A of another product, for some steps of it after the other."""
+        (*same, last), (*below, digit) = self.sums.second, following.a.second
+        more = (last.of, last.step) == (digit.of, digit.step) and last.size % digit.size == 0
+        return self.sums.first == following.a.first and same == below and more

@@ -125,7 +125,7 @@ def is_shared(u: UOp) -> bool:
 
 def stage_key(u: UOp, depth: int) -> tuple[object, ...]:
     """Shared memories with equal keys are filled together, between the same barriers."""
-    return (Ops.STAGE, depth, tuple(free_loops(u)))
+    return (Ops.STAGE, depth, tuple(free_loops(u)), u.arg.slots - u.arg.lag)
 
 
 def _bound_key(r: UOp) -> tuple[int, str]:

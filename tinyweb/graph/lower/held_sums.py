@@ -105,20 +105,22 @@ class HeldSums:
     def _operand(self, i: int, value: UOp, layout: Layout, dot: UOp) -> tuple[UOp, tuple[UOp, ...]]:
         """What a thread's fragment of an operand has, and the lanes of its elements: of the first registers, or parts
         of them, then those in one."""
-        if self.fragments.shared:
+        if self.fragments.reads(i):
             return self._in_shared_memory(i, value, layout, dot), ()
-        x, y = (_lanes(f"{name}.{i}", n, AxisKind.LOOP) for name, n in zip("xy", self.fragments.threads))
+        x, y, *z = (_lanes(f"{name}.{i}", n, AxisKind.LOOP) for name, n in zip("xyz", self.fragments.threads))
         run = layout.run
         outer, inner = (_lanes(f"{name}.{i}", n, AxisKind.DOT) for name, n in (("e", layout.size // run), ("f", run)))
-        number, step = layout.place(x, y, outer * run + inner)
+        number, step = layout.place(x, y, outer * run + inner, *z)
         table = {dot: step, **self._axes(number, self.match.digits[i], self.sums[i])}
         value = _elsewhere(value, table)
         rows = self._rows(value, layout, x, y, outer, inner)
         if rows is not None:
             return rows, ()
         lanes = tuple(r for r in (outer, inner) if r.src[0].arg > 1)
-        ones = {r: index_const(0) for r in (outer, inner) if r not in lanes}
-        return substitute(value, {x: self.threads[0], y: self.threads[1], **ones}), lanes
+        own = {r: index_const(0) for r in (outer, inner) if r not in lanes} | dict(zip((x, y), self.threads))
+        for r, d in zip(self.match.digits[i], self.sums[i]):
+            own |= {n: r % d.size for n in z if d.of == "z"}
+        return substitute(value, own), lanes
 
     def _in_shared_memory(self, i: int, value: UOp, layout: Layout, dot: UOp) -> UOp:
         """An operand as a matrix that the instruction reads there: where it begins, and how far it is from a row, and
@@ -152,7 +154,12 @@ class HeldSums:
             digit = number // below % d.size * taken[r]
             out[r] = out[r] + digit if r in out else digit
             below, taken[r] = below * d.size, taken[r] * d.size
-        return {r: v + self.blocks[r] * taken[r] if r in self.blocks else v for r, v in out.items()}
+        beyond = {
+            r: r // taken[r] if r.op is Ops.SPECIAL else self.blocks[r]
+            for r in out
+            if r in self.blocks or r.op is Ops.SPECIAL
+        }
+        return {r: v + beyond[r] * taken[r] if r in beyond else v for r, v in out.items()}
 
     def _rows(self, value: UOp, layout: Layout, x: UOp, y: UOp, outer: UOp, inner: UOp) -> UOp | None:
         """The registers of a fragment loaded as whole rows of matrices in shared memory, each thread naming one; None

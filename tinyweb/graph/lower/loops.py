@@ -11,7 +11,7 @@ accumulator, a whole block of sums that every step of the reduction walks over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -30,6 +30,7 @@ from tinyweb.graph.ir import (
     substitute,
     users,
 )
+from tinyweb.graph.ir.shared_matrices import BEGUN
 from tinyweb.graph.lower.constructors import index_const, is_const, tile_index
 from tinyweb.graph.lower.exchange import Exchange
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
@@ -86,6 +87,31 @@ class _Sums:
     lanes: Sequence[UOp] = ()
 
 
+@dataclass(frozen=True)
+class _Late:
+    """The factors of a product: weights that a step has stored in registers, and values in one of the slots of shared
+    memory."""
+
+    factors: tuple[UOp, ...]
+    weights: UOp
+    values: UOp
+    slots: int
+
+    def at(self, weights: UOp, values: UOp, at: UOp, step: UOp) -> list[UOp]:
+        """The same of other memory, at another step."""
+        out = []
+        for f, memory in zip(self.factors, (weights, values)):
+            load = f.src[0] if f.op is Ops.CAST else f
+            other = load.replace(src=(memory, simplify(substitute(load.src[1], {step: at}))))
+            out.append(f.replace(src=(other,)) if f.op is Ops.CAST else other)
+        return out
+
+
+def _summed(u: UOp) -> UOp:
+    """The sums of a step that a total is made of."""
+    return u.src[0].src[0] if u.src[0].op is Ops.RESCALE else u
+
+
 class _Reduces(Staging):
     """Rebuilds a kernel's values from the sources up, group of merged REDUCEs by group."""
 
@@ -102,6 +128,10 @@ class _Reduces(Staging):
         self.users = users([self.kernel])
         # sums that are rescaled: their registers, the index of one, and what has been done at the end of a step
         self.joined: dict[UOp, tuple[UOp, UOp, tuple[UOp, ...]]] = {}
+        self.begun: list[UOp] = []  # products of a step that go on while threads do
+        self.ended: dict[UOp, Callable[[tuple[UOp, ...]], tuple[UOp, ...]]] = {}  # … and what follows those of the last
+        self.products = 0
+        self.late = frozenset(self._late())
         self.updates: list[tuple[UOp, UOp, UOp]] = []  # of registers that hold what the step before has stored
 
     def run(self) -> list[UOp]:
@@ -157,11 +187,16 @@ class _Reduces(Staging):
         outer = self._outer(first)
         made = [self._member(u, bound, outer, loops) for u in group]
         sums = {u: p for u, p in zip(group, made) if isinstance(p, _Sums)}
-        updates = [e for p in sums.values() for e in p.updates]
-        ends = close_loops(updates, loops, {r: self.last.pop(r) for r in loops if r in self.last}) if updates else ()
+        # products that were begun in the step before are waited for last
+        updates = [e for _, p in sorted(sums.items(), key=lambda x: _summed(x[0]) in self.ended) for e in p.updates]
+        last = {r: self.last.pop(r) for r in loops if r in self.last} if updates else {}
+        # of two products in a step the copies of later ones are asked for while the first goes on
+        begun = [e for e in self.begun if loops and loops[-1] in e.ranges] if joint else None
+        ends = close_loops(updates, loops, last, begun) if updates else ()
         self.joined |= {u: (p.memory, p.index, ends) for u, p in sums.items() if self._rescaled(u) is not None}
+        done = {u: self.ended[_summed(u)](ends) if loops and _summed(u) in self.ended else ends for u in group}
         values = [
-            self._over_lanes(u, p.memory.after(*ends).load(p.index), p.lanes) if isinstance(p, _Sums) else p
+            self._over_lanes(u, p.memory.after(*done[u]).load(p.index), p.lanes) if isinstance(p, _Sums) else p
             for u, p in zip(group, made)
         ]
         if joint:
@@ -200,8 +235,8 @@ class _Reduces(Staging):
         matrix = matrix_of(self.target.instructions, u)
         if matrix is not None and idle == 1:
             held = matrix[0].fragments is not None
-            update, result = (self._held if held else self._matrices)(u, *matrix, lanes, outer, loops)
-            return _Sums((update,), *result)
+            updates, result = (self._held if held else self._matrices)(u, *matrix, lanes, outer, loops)
+            return _Sums(updates, *result)
         if not loops:
             return self._over_lanes(u, value, lanes)
         kept = self._kept(value, lanes)
@@ -212,8 +247,8 @@ class _Reduces(Staging):
 
     def _matrices(
         self, u: UOp, instruction: Instruction, match: Match, lanes: list[UOp], outer: list[UOp], loops: list[UOp]
-    ) -> tuple[UOp, tuple[UOp, UOp]]:
-        """Sums that an instruction for matrices adds to, whose elements are the lanes of one vector: the effect, and
+    ) -> tuple[tuple[UOp, ...], tuple[UOp, UOp]]:
+        """Sums that an instruction for matrices adds to, whose elements are the lanes of one vector: the effects, and
         the accumulator with the index of a sum in it.
         """
         value = UOp(Ops.MUL, u.dtype, tuple(self.done[f] for f in match.factors))  # in the instruction's order
@@ -234,37 +269,110 @@ class _Reduces(Staging):
         inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
         self.tiles[u] = index, lane_of
         update = inside.store(index, accumulate(u.arg, inside.load(index), inner))
-        return update, (acc, substitute(index, {**back, within: element}))
+        return (update,), (acc, substitute(index, {**back, within: element}))
 
     def _held(
         self, u: UOp, instruction: Instruction, match: Match, lanes: list[UOp], outer: list[UOp], loops: list[UOp]
-    ) -> tuple[UOp, tuple[UOp, UOp]]:
+    ) -> tuple[tuple[UOp, ...], tuple[UOp, UOp]]:
         """The same of sums that the threads of a subgroup have in their registers."""
-        name = f"tile{self.buffers}"  # sums of several products are told apart by it
-        sums = HeldSums(u, instruction, match, [self.done[f] for f in match.factors], lanes, self.target, name)
-        acc, zero = self._buffer(Space.REGISTER, u.dtype, sums.count), identity(u.arg, u.dtype)
+
+        def of(operands: Sequence[UOp]) -> HeldSums:
+            # sums of several products are told apart by their name
+            self.products += 1
+            return HeldSums(u, instruction, match, operands, lanes, self.target, f"tile{self.products}")
+
         rescaled = self._rescaled(u)
+        if rescaled is not None and (late := self._late_operands(match, rescaled[0])) is not None:
+            return self._held_late(u, of, late, *rescaled, outer)
+        sums = of([self.done[f] for f in match.factors])
+        acc, zero = self._buffer(Space.REGISTER, u.dtype, sums.count), identity(u.arg, u.dtype)
+        if rescaled is None and not loops:
+            update = acc.after(*outer).store(sums.index, sums.product)
+            if sums.fragments.shared:
+                self.begun.append(update)
+            return (update,), (acc, sums.element)
         if rescaled is None:
             begun = acc.after(*outer).store(sums.index, zero)
         else:  # what earlier steps have summed is multiplied, and goes on growing
             step, factor = rescaled
             before = acc.after(acc.after(*(r for r in outer if r is not step)).store(sums.index, zero), step)
-            begun = before.store(sums.index, before.load(sums.index) * sums.spread(factor))
+            begun = before.store(sums.index, before.load(sums.index) * sums.spread(self._once(factor, outer)))
         inside = acc.after(begun, *loops)
-        return inside.store(sums.index, inside.load(sums.index) + sums.product), (acc, sums.element)
+        return (inside.store(sums.index, inside.load(sums.index) + sums.product),), (acc, sums.element)
+
+    def _held_late(
+        self, u: UOp, of: Callable[[Sequence[UOp]], HeldSums], late: _Late, step: UOp, factor: UOp, outer: list[UOp]
+    ) -> tuple[tuple[UOp, ...], tuple[UOp, UOp]]:
+        """The same a step later: the products of the step before are begun behind this one's first, and go on while
+        weights are made of those; they are waited for before sums are rescaled, and weights replaced. Those of the last
+        step come behind the loop, and in the first there are none."""
+        around, size = [r for r in outer if r is not step], step.src[0]
+        weights, fill = late.weights.buffer, late.weights.src[1]
+        none = weights.after(*around).store(fill.src[1], UOp.const(0, weights.dtype))
+        sums = of(late.at(weights.after(none, step), late.values, step + (late.slots - 1), step))
+        acc = self._buffer(Space.REGISTER, u.dtype, sums.count)
+        first = tuple(e for e in self.begun if step in e.ranges)
+        begun = (UOp(Ops.BARRIER, dtypes.void, first, BEGUN),) if first else ()
+        inside = acc.after(acc.after(*around).store(sums.index, identity(u.arg, u.dtype)), step, *begun)
+        added = inside.store(sums.index, inside.load(sums.index) + sums.product)
+        self.begun.append(added)
+        waited = acc.after(added)
+        scaled = waited.store(sums.index, waited.load(sums.index) * sums.spread(self._once(factor, outer)))
+
+        def ended(ends: tuple[UOp, ...]) -> tuple[UOp, ...]:
+            last = of(late.at(weights.after(*ends), late.values.buffer.after(*ends), size + (late.slots - 1), step))
+            memory = acc.after(*ends)
+            return (memory.store(last.index, memory.load(last.index) + last.product),)
+
+        self.ended[u] = ended
+        return (scaled, fill.replace(src=(weights.after(added), *fill.src[1:]))), (acc, sums.element)
+
+    def _once(self, factor: UOp, outer: list[UOp]) -> UOp:
+        """What sums are rescaled with, in registers: it is computed for rows, and read for each of their sums."""
+        memory, index = self._accumulator(factor, factor, [])
+        return memory.after(memory.after(*outer).store(index, factor)).load(index)
+
+    def _late_operands(self, match: Match, step: UOp) -> _Late | None:
+        """The operands of a product that can wait for the next step: weights in registers, and what is still in shared
+        memory then."""
+        first, second = (f.src[0] if f.op is Ops.CAST else f for f in match.factors)
+        if second.op is not Ops.LOAD or second.src[0] not in self.late or self.slots.get(second.src[0]) is not step:
+            return None
+        weights, values = self.done[first.src[0]], self.done[second.src[0]]
+        return _Late(tuple(self.done[f] for f in match.factors), weights, values, second.src[0].arg.slots)
+
+    def _late(self) -> Iterator[UOp]:
+        """What is staged for products that can wait for the next step."""
+        for u in self.order:
+            found = matrix_of(self.target.instructions, u) if u.op is Ops.REDUCE else None
+            fragments = None if found is None or self._total(u) is None else found[0].fragments
+            if found is None or fragments is None or not fragments.first_held:
+                continue
+            first, second = (f.src[0] if f.op is Ops.CAST else f for f in found[1].factors)
+            held = first.op is Ops.LOAD and first.src[0].op is Ops.STAGE and first.src[0].arg.space is Space.REGISTER
+            if (
+                held
+                and second.src[0].arg.lag == 1
+                and all(r.op is not Ops.RANGE or is_lane(r) for r in first.src[0].src[1:])
+            ):
+                yield second.src[0]
+
+    def _total(self, u: UOp) -> tuple[UOp, UOp] | None:
+        """The RESCALE and the REDUCE over one loop that are all that sums of a step are for."""
+        above = self.users[u]
+        totals = self.users[above[0]] if len(above) == 1 else []
+        alone = len(totals) == 1 and above[0].op is Ops.RESCALE and u is above[0].src[0] and len(totals[0].src) == 2
+        return (above[0], totals[0]) if alone else None
 
     def _rescaled(self, u: UOp) -> tuple[UOp, UOp] | None:
         """The loop over whose steps sums that a subgroup holds are added up and nothing else done with them, and what
         earlier sums are multiplied with."""
         found = matrix_of(self.target.instructions, u) if u.op is Ops.REDUCE else None
-        above = self.users[u]
-        if found is None or found[0].fragments is None or len(above) != 1 or above[0].op is not Ops.RESCALE:
+        total = self._total(u)
+        if found is None or found[0].fragments is None or total is None:
             return None
-        totals = self.users[above[0]]
-        if u is not above[0].src[0] or len(totals) != 1 or len(totals[0].src) != 2:
-            return None
-        step = self.done.get(totals[0].src[1], totals[0].src[1])
-        return None if is_const(step.src[0], 1) else (step, self.done[above[0].src[1]])
+        step = self.done.get(total[1].src[1], total[1].src[1])
+        return None if is_const(step.src[0], 1) else (step, self.done[total[0].src[1]])
 
     def _running(self, u: UOp) -> UOp:
         """A REDUCE before or after the current step of its loop."""

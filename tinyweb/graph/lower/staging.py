@@ -31,12 +31,16 @@ UNROLLED_ROUNDS = 8
 
 
 def close_loops(
-    effects: Sequence[UOp], loops: Sequence[UOp], last: Mapping[UOp, tuple[UOp, ...]] | None = None
-) -> tuple[UOp, ...]:
-    """Effects in one nest of loops (outermost first), after its end. `last`: what is done at the end of their steps."""
+    effects: Sequence[UOp], loops: Sequence[UOp], last: Mapping[UOp, tuple[UOp, ...]] | None = None,
+    begun: Sequence[UOp] | None = None,
+) -> tuple[UOp, ...]:  # fmt: skip
+    """Effects in one nest of loops (outermost first), after its end. `last`: what is done at the end of their steps,
+    or behind what they have `begun`."""
     ends = tuple(effects)
     for r in reversed(loops):
-        ends = (UOp(Ops.END, dtypes.void, (*ends, *(last or {}).get(r, ()), r)),)
+        more = (last or {}).get(r, ())
+        ends = (*ends, *more) if begun is None else (*(begun if r is loops[-1] else ()), *more, *ends)
+        ends = (UOp(Ops.END, dtypes.void, (*ends, r)),)
     return ends
 
 
@@ -64,6 +68,7 @@ class Staging:
         self.tiles: dict[UOp, tuple[UOp, dict[UOp, UOp]]] = {}  # where the sums of an instruction for matrices are
         self.last: dict[UOp, tuple[UOp, ...]] = {}  # what is done at the end of each step of a loop
         self.slots: dict[UOp, UOp] = {}  # shared memory that is filled ahead, and the loop whose steps it has
+        self.late: frozenset[UOp] = frozenset()  # … of which the step before the present one is read
 
     def _buffer(self, space: Space, dtype: DType, size: int, swizzle: Swizzle | None = None) -> UOp:
         self.buffers += 1
@@ -151,10 +156,10 @@ class Staging:
         """Shared memories that hold several steps of the innermost loop: in each step it is waited for the one that is
         read now, and at its end the one that was read before is filled with what is read later."""
         *around, loop = outer
-        slots, size = group[0].arg.slots, loop.src[0]
+        size = loop.src[0]
         self.slots |= dict.fromkeys(group, loop)
-        memories = [self._shared_memory(u, slots) for u in group]
-        ahead = slots - 1 - group[0].arg.lag  # steps
+        memories = [self._shared_memory(u, u.arg.slots) for u in group]
+        ahead = group[0].arg.slots - 1 - group[0].arg.lag  # steps
 
         def filled(step: UOp, after: tuple[UOp, ...]) -> UOp:
             inside = simplify(step < size)
@@ -164,23 +169,30 @@ class Staging:
             return UOp(Ops.BARRIER, dtypes.void, tuple(fills), "sent")
 
         sent = UOp(Ops.BARRIER, dtypes.void, tuple(around)) if around else None
+        # what is read of the step before the first is nothing
+        nothing = [
+            self._fill(u, m, () if sent is None else (sent,), None, index_const(u.arg.slots - 1), None, True)
+            for u, m in zip(group, memories)
+            if u in self.late
+        ]
         for i in range(ahead):
             sent = filled(index_const(i), () if sent is None else (sent,))
         assert sent is not None
-        arrived = UOp(Ops.BARRIER, dtypes.void, (sent, loop), ahead - 1)
+        arrived = UOp(Ops.BARRIER, dtypes.void, (sent, *nothing, loop), ahead - 1)
         last = filled(loop + ahead, (arrived,))
-        if group[0].arg.lag:
-            last = UOp(Ops.BARRIER, dtypes.void, (last,), Products(group[0].arg.lag))
+        lag = max(u.arg.lag for u in group)
+        if lag and not self.late.intersection(group):
+            last = UOp(Ops.BARRIER, dtypes.void, (last,), Products(lag))
         self.last[loop] = (*self.last.get(loop, ()), last)
         return {u: memory.after(arrived) for u, memory in zip(group, memories)}
 
     def _fill(
         self, u: UOp, memory: UOp, fresh: tuple[UOp, ...], at: Mapping[UOp, UOp] | None = None,
-        slot: UOp | None = None, only: UOp | None = None,
+        slot: UOp | None = None, only: UOp | None = None, zeros: bool = False,
     ) -> UOp:  # fmt: skip
-        """Stores a value for every step of a STAGE's ranges: each thread its own where threads are among them, else all
-        threads in rounds, neighbours beside each other. `at`: with what stands for loops around it, in a slot, `only`
-        where that is there."""
+        """Stores a value, or zeros, for every step of a STAGE's ranges: each thread its own where threads are among
+        them, else all threads in rounds, neighbours beside each other. `at`: with what stands for loops around it, in a
+        slot, `only` where that is there."""
         mine_alone = [r for r in u.src[1:] if r.op is Ops.SPECIAL]
         known = [*mine_alone, *self._threads_of(u)]
         threads = [
@@ -217,9 +229,10 @@ class Staging:
         for r in reversed(steps):
             table[r] = inside % lane_count(r)
             inside = inside // lane_count(r)
-        value = simplify(substitute(self.done[u.src[0]], {**table, **(at or {})}))
+        value = UOp.const(0, u.dtype) if zeros else self.done[u.src[0]]
+        value = simplify(substitute(value, {**table, **(at or {})}))
         place = self._place(u, staged_index(u, table)[0])
         place = place if slot is None else substitute(place, {self.slots[u]: slot})
         store = memory.after(*fresh).store(simplify(place), value, both(gate, only))
-        store = store if slot is None else store.replace(arg="ahead")
+        store = store if slot is None or zeros else store.replace(arg="ahead")
         return store if rounds == 1 or is_lane(round_) else UOp(Ops.END, dtypes.void, (store, round_))

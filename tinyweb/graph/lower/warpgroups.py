@@ -7,6 +7,7 @@ for before their sums are read, or other threads write where they read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import DescribedArg, Fragments, MatrixArg, Ops, Products, Swizzle, UOp, rebuild, users
@@ -48,10 +49,23 @@ def is_begun(u: UOp) -> bool:
     return u.op is Ops.DOT and isinstance(u.arg, Fragments) and u.arg.shared
 
 
+def products_of(u: UOp) -> list[UOp]:
+    """Those that are begun one after the other to be added to the same sums, the last of which it is."""
+    return [*products_of(u.src[2]), u] if is_begun(u) else []
+
+
 def begin_and_wait(uops: Sequence[UOp]) -> tuple[UOp, ...]:
     """The program with its products in groups: those of a stretch between barriers. A group is waited for at once, or,
     where the loop around it says so (Products), some steps later and behind the loop."""
     return _Groups(uops).placed() if any(map(is_begun, uops)) else tuple(uops)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Products that are under way: behind what they were begun, and the registers of their sums."""
+
+    begun: UOp
+    sums: tuple[UOp, ...]
 
 
 class _Groups:
@@ -59,12 +73,14 @@ class _Groups:
 
     def __init__(self, uops: Sequence[UOp]) -> None:
         self.uops, self.end = uops, {u.src[-1]: i for i, u in enumerate(uops) if u.op is Ops.END}
+        self.number = {u: i for i, u in enumerate(uops)}
         self.sums = {u.src[0].buffer: None for u in uops if u.op is Ops.STORE and is_begun(u.src[2])}
         used = users(uops)
         self.passed = {u for u in uops if self._of_sums(u) and u.op is Ops.LOAD and all(map(is_begun, used[u]))}
-        self.before: dict[int, UOp] = {}
+        self.before: dict[int, list[UOp]] = {}
         self.after: dict[int, list[UOp]] = {}
         self.loops: list[UOp] = []  # around
+        self.open: list[_Group] = []  # in the order in which they were begun
 
     def placed(self) -> tuple[UOp, ...]:
         group: tuple[int, int] | None = None
@@ -77,32 +93,51 @@ class _Groups:
                     last = self.end[u]
                 else:
                     self.loops.append(u)
-            if last > i or is_begun(u) or (u.op is Ops.STORE and is_begun(u.src[2])):
+            if last > i or (u.op is Ops.STORE and is_begun(u.src[2])):
                 group = (i if group is None else group[0], last)
-            elif u.op in (Ops.BARRIER, Ops.RANGE, Ops.END) or self._reads_sums(u):
-                if group is not None:
-                    self._close(*group)
-                group = None
+            else:
+                ends = u.op in (Ops.RANGE, Ops.END) or (u.op is Ops.BARRIER and u.arg not in ("sent", BEGUN))
+                if group is not None and (ends or u.arg == BEGUN or self._reads_sums(u)):
+                    self._begin(*group, u if u.arg == BEGUN else None)
+                    group = None
+                if ends or self._reads_sums(u):
+                    self._wait(i, None if ends else u.src[0].buffer)
             if u.op is Ops.END:
                 self.loops.pop()
             i = last + 1
         return tuple(self._all())
 
-    def _close(self, first: int, last: int) -> None:
-        self.before[first] = UOp(Ops.BARRIER, dtypes.void, (), BEGIN)
-        # nodes differ by what they depend on, so that none stands in the program twice
-        begun = UOp(Ops.BARRIER, dtypes.void, (self.uops[last],), BEGUN)
-        self.after[last] = [begun]
-        waited = UOp(Ops.BARRIER, dtypes.void, (begun, *self.sums), Products(0))
+    def _begin(self, first: int, last: int, begun: UOp | None) -> None:
+        """A group of the products that stand from one node to another; `begun`: what stands behind them already."""
+        stores = [u for u in self.uops[first : last + 1] if u.op is Ops.STORE and is_begun(u.src[2])]
+        # what products take of registers is there before they begin
+        held = dict.fromkeys(x.src[0] for u in stores for x in products_of(u.src[2]) if x.arg.first_held)
+        ready = tuple(x for x in held if self.number[x] < first)
+        self.before.setdefault(first, []).append(UOp(Ops.BARRIER, dtypes.void, (self.uops[first - 1], *ready), BEGIN))
+        if begun is None:
+            # nodes differ by what they depend on, so that none stands in the program twice
+            begun = UOp(Ops.BARRIER, dtypes.void, (self.uops[last],), BEGUN)
+            self.after.setdefault(last, []).append(begun)
+        group = _Group(begun, tuple(dict.fromkeys(u.src[0].buffer for u in stores)))
         loop = self.loops[-1] if self.loops else None
         rest = () if loop is None else self.uops[last + 1 : self.end[loop]]
-        later = any(isinstance(u.arg, Products) for u in rest) and not any(map(self._reads_sums, rest))
-        self.after.setdefault(last if loop is None or not later else self.end[loop], []).append(waited)
+        if any(isinstance(u.arg, Products) for u in rest) and not any(map(self._reads_sums, rest)):
+            assert loop is not None
+            self.after.setdefault(self.end[loop], []).append(_waited([group], 0))
+        else:
+            self.open.append(group)
+
+    def _wait(self, i: int, memory: UOp | None) -> None:
+        """Before a node: for the groups up to the last one with sums in some registers; without them for all."""
+        count = max((n + 1 for n, g in enumerate(self.open) if memory is None or memory in g.sums), default=0)
+        if count:
+            waited = _waited(self.open[:count], len(self.open) - count)
+            self.before.setdefault(i, []).append(waited)
+            del self.open[:count]
 
     def _all(self) -> Iterator[UOp]:
         for i, u in enumerate(self.uops):
-            if i in self.before:
-                yield self.before[i].replace(src=(self.uops[i - 1],))
+            yield from self.before.get(i, ())
             yield u
             yield from self.after.get(i, ())
 
@@ -118,3 +153,8 @@ class _Groups:
         if u.op in (Ops.LOAD, Ops.STORE):
             return isinstance(u.arg, DescribedArg) or (self._of_sums(u) and not self._reads_sums(u))
         return u.op is not Ops.BARRIER
+
+
+def _waited(groups: Sequence[_Group], left: int) -> UOp:
+    src = (groups[-1].begun, *dict.fromkeys(memory for g in groups for memory in g.sums))
+    return UOp(Ops.BARRIER, dtypes.void, src, Products(left))

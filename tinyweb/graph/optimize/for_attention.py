@@ -7,11 +7,12 @@ read keys and values from shared memory, into which blocks are copied as they li
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from tinyweb.graph.ir import AxisKind, Space, UOp
+from tinyweb.graph.ir import AxisKind, Fragments, Space, UOp
 from tinyweb.graph.ir.fragments import REGISTER_BYTES
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
@@ -19,16 +20,22 @@ from tinyweb.graph.optimize.for_matrices import ENOUGH, PADS, bind_tile
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
-from tinyweb.graph.optimize.stage import Stage, axes_of, stages_of
+from tinyweb.graph.optimize.stage import SWIZZLES, Stage, axes_of, stages_of
 from tinyweb.graph.optimize.tensorize import Tensorize
 from tinyweb.graph.schedule.attention import Softmax
 from tinyweb.graph.target import Target
 
 SUBGROUPS = 2  # the dimension of a workgroup that they lie along
+WARPGROUPS = 3  # … and that warpgroups do
 LEAST = 16  # queries from which matrices are worth it
+LEAST_READ = 64  # … by instructions that read operands in shared memory
 # subgroups of a workgroup, and matrices of queries that each has
 TILES = ((4, 2), (4, 1), (2, 1), (1, 1))
+READ_TILES = ((2, 1), (1, 1))  # the same of warpgroups
 BLOCKS = ((64, 2), (32, 2), (64, 1), (32, 1), (16, 1))  # keys of a block, and blocks in shared memory
+# … and of these so many of values that the step before has left, whose products go on beside those of keys
+READ_BLOCKS = ((128, 2, 1), (64, 2, 1), (128, 2, 0), (64, 2, 0), (32, 2, 0), (128, 1, 0), (64, 1, 0), (32, 1, 0))
+WRITTEN_OUT = 16  # steps of a score's product
 IDLE = 1.25  # what is computed beyond the end, over what is wanted
 # of a thread for addresses and what else belongs to no matrix, where whole rows are loaded, and where elements are
 REGISTERS = (64, 80)
@@ -36,13 +43,39 @@ REGISTERS = (64, 80)
 
 @dataclass(frozen=True)
 class Shape:
-    """Subgroups of a workgroup, matrices of rows that each has, keys of a block, and how many blocks are there at a
-    time."""
+    """Instructions of both products, subgroups (or warpgroups) of a workgroup, matrices of rows that each has, keys of
+    a block, how many blocks are there at a time, and how many more of values, whose product is later by so many."""
 
+    instructions: tuple[Instruction, Instruction]
     subgroups: int
     matrices: int
     block: int
     slots: int
+    lag: int = 0
+
+    @property
+    def fragments(self) -> tuple[Fragments, Fragments]:
+        """How threads hold what both multiply."""
+        first, second = (i.fragments for i in self.instructions)
+        assert first is not None and second is not None
+        return first, second
+
+    @property
+    def chains(self) -> bool:
+        """Whether threads have weights as the second product takes them."""
+        first, second = self.fragments
+        return first.chains(second)
+
+    def registers(self, columns: int, target: Target) -> int:
+        """Of a thread: sums of both products, operands of two steps, or weights, and what else there is."""
+        first, second = self.fragments
+        sums = [f.sums.size * -(-n // f.sums.shape[1]) for f, n in zip(self.fragments, (self.block, columns))]
+        bits = self.instructions[0].operands[0].bits
+        if first.shared:
+            operands = sums[0] * bits // (8 * REGISTER_BYTES) if second.first_held else 0
+            return self.matrices * (sum(sums) + operands) + REGISTERS[0]
+        a, b = (-(-n.size * bits // (8 * REGISTER_BYTES)) for n in (first.a, first.b))
+        return self.matrices * (sum(sums) + 2 * a) + 2 * b + REGISTERS[not target.loads_rows]
 
 
 def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
@@ -55,75 +88,100 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
         return False
     mark, types = b.mark(), {u.dtype for u in k.summed}
     others = k.volume([r for r in k.outputs if r is not row and r not in columns])
-    held = b.options("instruction", [i for i in b.instructions(held=True) if i.operands[0] in types and not i.shared])
-    shapes = b.options("shape", _shapes(b, k.size(row), others))
-    for instruction, shape in product(held, shapes):
-        if _registers(k.size(columns[0]), shape, instruction, b.target) > b.target.thread_registers:
+    held = [i for i in b.instructions(held=True) if i.operands[0] in types]
+    sizes = k.size(row), k.size(softmax.row), k.size(columns[0])
+    for shape in b.options("shape", _shapes(b, held, sizes, others)):
+        if shape.registers(k.size(columns[0]), b.target) > b.target.thread_registers:
             continue
-        if _with_shape(b, softmax, row, instruction, shape):
+        if _with_shape(b, softmax, row, shape):
             return True
         b.back(mark)
     return False
 
 
-def _shapes(b: Builder, rows: int, others: int) -> list[Shape]:
-    """Best first: of tiles with few rows beyond the end, and with enough workgroups, the largest."""
-    blocks = BLOCKS if b.target.copies_ahead else tuple(x for x in BLOCKS if x[1] == 1)
+def _shapes(b: Builder, held: list[Instruction], sizes: tuple[int, int, int], others: int) -> list[Shape]:
+    """Best first: of tiles with few rows beyond the end, and with enough workgroups, the largest. `sizes`: rows, keys
+    and columns."""
+    found: list[Shape] = []
+    (rows, keys, columns), ahead = sizes, b.target.copies_ahead
+    least = min(x[0] for x in READ_BLOCKS)
+    blocks = [x for x in READ_BLOCKS if (ahead or x[1] == 1) and x[0] < max(2 * keys, least + 1)]
+    if rows >= LEAST_READ:
+        for tile, (block, slots, lag) in product(_ordered(READ_TILES, LEAST_READ, rows, others), blocks):
+            read = [
+                _narrowest([i for i in held if i.shared and i.first_held == h], n)
+                for h, n in enumerate((block, columns))
+            ]
+            if read[0] is not None and read[1] is not None and block % read[0].columns == 0:
+                found.append(Shape((read[0], read[1]), *tile, block, slots, lag))
+    for i in held:
+        if not i.shared:
+            tiles = product(_ordered(TILES, LEAST, rows, others), (x for x in BLOCKS if ahead or x[1] == 1))
+            found += [Shape((i, i), *tile, *block) for tile, block in tiles]
+    return found
+
+
+def _ordered(tiles: Sequence[tuple[int, int]], least: int, rows: int, others: int) -> list[tuple[int, int]]:
+    """Subgroups and matrices of each, of so many rows."""
 
     def order(i: int) -> tuple[bool, bool, int]:
-        whole = LEAST * prod(TILES[i])
+        whole = least * prod(tiles[i])
         groups = -(-rows // whole)
         few = groups * others < ENOUGH
         return groups * whole > IDLE * rows, few, -i if few else i
 
-    return [Shape(*TILES[i], *block) for i, block in product(sorted(range(len(TILES)), key=order), blocks)]
+    return [tiles[i] for i in sorted(range(len(tiles)), key=order)]
 
 
-def _registers(columns: int, shape: Shape, instruction: Instruction, target: Target) -> int:
-    """Of a thread: sums of both products, operands of two steps, and what else there is."""
-    f = instruction.fragments
-    assert f is not None
-    beside = f.sums.shape[1]
-    sums = f.sums.size * (-(-columns // beside) + shape.block // beside)
-    a, b = (-(-n.size * instruction.operands[0].bits // (8 * REGISTER_BYTES)) for n in (f.a, f.b))
-    return shape.matrices * (sums + 2 * a) + 2 * b + REGISTERS[not target.loads_rows]
+def _narrowest(instructions: list[Instruction], columns: int) -> Instruction | None:
+    """That computes least beyond so many columns, the widest of them."""
+    return min(instructions, key=lambda i: (-(-columns // i.columns) * i.columns, -i.columns), default=None)
 
 
-def _with_shape(b: Builder, softmax: Softmax, row: UOp, instruction: Instruction, shape: Shape) -> bool:
-    f, k = instruction.fragments, b.k
-    assert f is not None
-    whole = shape.subgroups * shape.matrices * f.sums.shape[0]
-    bind_tile(b, row, whole, f.sums.first, False, shape.subgroups, SUBGROUPS)
-    (column,), beside = softmax.columns, f.sums.shape[1]
-    bind_tile(b, column, -(-k.size(column) // beside) * beside, f.sums.second, True)
+def _with_shape(b: Builder, softmax: Softmax, row: UOp, shape: Shape) -> bool:
+    k, (first, second) = b.k, shape.fragments
+    whole = shape.subgroups * shape.matrices * first.sums.shape[0]
+    along = (
+        (shape.subgroups if shape.subgroups > 1 else 0, WARPGROUPS) if first.shared else (shape.subgroups, SUBGROUPS)
+    )
+    bind_tile(b, row, whole, first.sums.first, False, *along)
+    (column,), beside = softmax.columns, second.sums.shape[1]
+    bind_tile(b, column, -(-k.size(column) // beside) * beside, second.sums.second, True)
     b.grid([b.left(r) for r in k.outputs if b.left(r)])
     name = softmax.row.arg.name
-    space = Space.REGISTER if f.chains else Space.SHARED
-    if not b.attempt(Online(name, shape.block, space, instruction=instruction.name)):
+    space = Space.REGISTER if shape.chains else Space.SHARED
+    if not b.attempt(Online(name, shape.block, space, instruction=shape.instructions[0].name)):
         return False
     summed = next(f"{name}.sum{i or ''}" for i, s in enumerate(softmax.sums) if s.value is not s.exponential)
-    for axis in (softmax.inner[0].arg.name, summed):
+    for axis, instruction in zip((softmax.inner[0].arg.name, summed), shape.instructions):
         steps, step = b.split(axis, instruction.steps)
         if not b.attempt(Tensorize(step, instruction.name)):
             return False
-        if axis is summed and f.chains:  # registers have no numbers
+        # registers have no numbers; and the first of products that are written out finds no sums yet
+        if (axis is summed and shape.chains) or (instruction.shared and b.size(steps) <= WRITTEN_OUT):
             b.bind(steps, AxisKind.UNROLL)
-    return _staged(b, softmax, instruction, shape) and not excess(b.kernel, b.target)
+    return _staged(b, softmax, shape) and not excess(b.kernel, b.target)
 
 
-def _staged(b: Builder, softmax: Softmax, instruction: Instruction, shape: Shape) -> bool:
+def _staged(b: Builder, softmax: Softmax, shape: Shape) -> bool:
     """Keys and values in shared memory for a block, queries for all of them where there are more; whether they are."""
-    pad = b.options("pad", PADS)[0] * 8 // instruction.operands[0].bits
+    instruction, read = shape.instructions[0], shape.instructions[0].shared
+    pad = 0 if read else b.options("pad", PADS)[0] * 8 // instruction.operands[0].bits
     name = softmax.row.arg.name
     operands = [u for u in loads_summed(b.kernel) if u.dtype is instruction.operands[0]]
     of_keys, of_rows = ([u for u in operands if (name in axes_of(u)) == keys] for keys in (True, False))
     grid = next((r.arg.name for r in ranges_of(b.kernel) if r.arg.kind is AxisKind.GRID), "")
+    swizzles = SWIZZLES if read else (0,)
     for stage in stages_of(of_rows, of_keys, grid, Space.SHARED, pad, raw=True):
-        b.attempt(stage)
+        if not any(b.attempt(replace(stage, swizzle=n)) for n in swizzles) and read:
+            return False
     stages: dict[Stage, None] = {}
     for u in of_keys:  # each by itself: keys and values may lie in one memory, as in a cache
         others = [x for x in operands if axes_of(x) != axes_of(u)]
-        stages |= dict.fromkeys(stages_of([u], others, f"{name}.0", Space.SHARED, pad, raw=True))
+        lag = 0 if softmax.inner[0].arg.name in axes_of(u) else shape.lag
+        for stage in stages_of([u], others, f"{name}.0", Space.SHARED, pad, raw=True):
+            stages[replace(stage, slots=shape.slots + lag, lag=lag)] = None
     # rows are loaded at once however they lie, or a thread wants the steps of values side by side
     turns = (False,) if b.target.loads_rows else (True, False)
-    return all([any(b.attempt(replace(s, slots=shape.slots, turned=t)) for t in turns) for s in stages])
+    kinds = list(product(turns, swizzles))
+    return all([any(b.attempt(replace(s, turned=t, swizzle=n)) for t, n in kinds) for s in stages])

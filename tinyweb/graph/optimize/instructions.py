@@ -67,9 +67,19 @@ class Instruction:
         return int(self.axes[0].src[0].arg)
 
     @property
+    def columns(self) -> int:
+        """Of the matrix that it computes."""
+        return lane_count(self.tile[-1])
+
+    @property
     def shared(self) -> bool:
         """Whether operands are matrices in shared memory, which are read until the products are waited for."""
         return self.fragments is not None and self.fragments.shared
+
+    @property
+    def first_held(self) -> bool:
+        """… but for the first, which is in registers."""
+        return self.fragments is not None and self.fragments.first_held
 
     @property
     def unsigned_bytes(self) -> bool:
@@ -270,7 +280,8 @@ def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | 
         if match is None or any(match.shifts):
             continue
         sources = [f.src[0] if f.op is Ops.CAST else f for f in match.factors]
-        if instruction.shared and not all(_is_swizzled(f) for f in sources):
+        fragments = instruction.fragments
+        if fragments is not None and not all(_is_swizzled(f) for i, f in enumerate(sources) if fragments.reads(i)):
             continue
         if not instruction.together or all(f.op is Ops.LOAD and f.src[0].op is Ops.STAGE for f in sources):
             return instruction, match

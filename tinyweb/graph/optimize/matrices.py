@@ -26,14 +26,17 @@ def _nvidia(dtype: DType, short: str) -> Fragments:
     return Fragments(f"mma_sync_16x16x{8 * n}_{short}", (4, 8), a, b, sums)
 
 
-def _wgmma(columns: int, dtype: DType) -> Fragments:
-    """64 rows in four subgroups of 16, whose sums lie as those of mma.sync; as many steps as 32 bytes have."""
+def _wgmma(columns: int, dtype: DType, held: bool = False) -> Fragments:
+    """64 rows in four subgroups of 16, whose sums lie as those of mma.sync, and so does A where it is held in
+    registers; as many steps as 32 bytes have."""
     rows = (Digit("y", 8), Digit("e", 2, 2), Digit("z", 4))
     beside = (Digit("e", 2), Digit("x", 4), *((Digit("e", columns // 8, 4),) if columns > 8 else ()))
     steps = 256 // dtype.bits
     a, b = (Layout((Digit("e", n, steps),), (Digit("e", steps),)) for n in (64, columns))
-    name = f"wgmma_64x{columns}x{steps}_{dtype.short}"
-    return Fragments(name, (4, 8, 4), a, b, Layout(rows, beside), shared=True)
+    if held:
+        a = Layout(rows, (Digit("e", 2), Digit("x", 4), Digit("e", 2, 4)))
+    name = f"wgmma_{'held_' if held else ''}64x{columns}x{steps}_{dtype.short}"
+    return Fragments(name, (4, 8, 4), a, b, Layout(rows, beside), True, held)
 
 
 def _mfma(steps: int, short: str) -> Fragments:
@@ -63,7 +66,7 @@ ROWS: tuple[tuple[Fragments, DType, DType], ...] = (
     *((_nvidia(t, t.short), t, F32) for t in (F16, BF16, E4M3, E5M2)),
     (_nvidia(F32, "tf32"), F32, F32),
     (_nvidia(I8, "i8"), I8, I32),
-    *((_wgmma(n, t), t, F32) for t in (F16, BF16) for n in range(256, 0, -8)),
+    *((_wgmma(n, t, held), t, F32) for held in (False, True) for t in (F16, BF16) for n in range(256, 0, -8)),
     *((_wgmma(n, I8), I8, I32) for n in (*range(256, 32, -16), 32, 24, 16, 8)),
     *((_mfma(16, t.short), t, F32) for t in (F16, BF16)),
     *((_mfma(32, t.short), t, F32) for t in (E4M3, E5M2)),

@@ -108,7 +108,11 @@ class Online(Action):
         self.require(f is not None, "subgroups hold no matrices of that instruction in registers")
         assert f is not None
         self.require(self.across == self.split == 1, "threads share keys as the instruction's sums lie")
-        chained = self.space is Space.SHARED or f.chains
+        chained = self.space is Space.SHARED or any(
+            f.chains(i.fragments)
+            for i in INSTRUCTIONS.values()
+            if i.fragments is not None and i.operands == INSTRUCTIONS[self.instruction].operands
+        )
         self.require(chained, "weights go through shared memory: sums lie otherwise than operands")
         self.require(self.block % f.sums.shape[1] == 0, f"blocks are matrices of {f.sums.shape[1]} keys")
         self.require(all(d.of != "y" for d in f.sums.second), "columns of the sums are not a thread's own")
