@@ -14,6 +14,7 @@ from benchmarks.count.program import count, operations
 from tests.graph.lower.hand_kernels import run
 from tests.graph.optimize.families import symbolic_product
 from tinyweb import Tensor
+from tinyweb.dtype import dtypes
 from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import Ops, Space
 from tinyweb.graph.lower import program_for
@@ -349,3 +350,10 @@ def test_parts_of_uneven_lengths_are_joined(count: int, rows: int, axis: int, ta
 )  # fmt: skip
 def test_scans_sorts_and_scatters_compute_little_again(needed: float, make: Callable[[], Tensor]) -> None:
     assert sum(map(operations, programs(make))) <= MOST * needed
+
+
+def test_one_block_of_keys_is_no_larger_than_blocks_may_be() -> None:
+    q = Tensor.empty(6, 33, 64)
+    k, v = (Tensor.empty(6, 1500, 64, dtype=dtypes.float16) for _ in range(2))
+    (program,) = programs(lambda: (q @ k.float().transpose(-1, -2)).softmax(-1) @ v.float(), nvidia_target("sm_90"))
+    assert any(line.startswith("online(") for line in program.schedule)

@@ -11,7 +11,7 @@ from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, excess, exchange_bytes, exchange_step, staged_bytes
 from tinyweb.graph.optimize.for_attention import held_softmax
-from tinyweb.graph.optimize.online import Online, visible
+from tinyweb.graph.optimize.online import MAX_BLOCK, Online, visible
 from tinyweb.graph.optimize.rewrite import loads_summed
 from tinyweb.graph.optimize.stage import Stage, axes_of
 from tinyweb.graph.optimize.whole_row import WholeRow
@@ -315,7 +315,7 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
             most = WORKGROUP if apart > 1 and groups * others < MANY else t.max_invocations
             if team.threads > most or team.shared_bytes(length, fixed) > t.shared_bytes:
                 continue
-            if keys > SEVERAL and across * split * keys < length:
+            if across * split * keys > MAX_BLOCK or (keys > SEVERAL and across * split * keys < length):
                 continue
             waves = team.waves(size, others, t)
             again = groups * apart * rows / size

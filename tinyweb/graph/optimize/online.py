@@ -39,6 +39,7 @@ from tinyweb.graph.target import Target
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 LEAST_ORDERED = -0x7F800001  # -inf as `ordered` has it
 MAX_SCORES = 256  # of a block that one thread computes
+MAX_BLOCK = 1024  # scores
 WEIGHT_DIGITS = 20  # of weights that are rounded to half floats: their sum has more digits than these
 MODERATE = 1e30  # of constants of scores
 ALIGNED = 4  # keys: blocks begin at a multiple of so many
@@ -81,8 +82,8 @@ class Online(Action):
         threads = self.across * self.split
         equal = min(self.across, self.split) >= 1 and self.block % threads == 0 and (threads == 1 or not register)
         self.require(equal, "threads that share scores share a block in equal parts")
-        whole = 1 <= self.block <= 1024 and self.together >= 1 and self.block % self.together == 0
-        self.require(whole, "blocks have 1 to 1024 scores, a multiple of those computed together")
+        whole = 1 <= self.block <= MAX_BLOCK and self.together >= 1 and self.block % self.together == 0
+        self.require(whole, f"blocks have 1 to {MAX_BLOCK} scores, a multiple of those computed together")
         softmax = next((s for s in softmaxes(kernel) if s.row is row), None)
         if softmax is None:
             raise ScheduleError(f"{self}: no softmax with a weighted sum has its maximum over that axis")
