@@ -92,6 +92,9 @@ class WholeRows:
         together = self.together(target)
         if together < 1 or _volume(self.columns) > WIDEST:
             return False
+        # products of a few rows are dealt out along their columns
+        if not self.columns and _volume(self.rows) * target.max_invocations < target.least_busy:
+            return False
         apart = len(self.different) + 1  # kernels for the products, and one for what becomes of them
         passes = apart if self.columns else len(self.different)  # weights are stored beside products
         stored = 4 * 2 * _volume(self.rows) * self.size * passes
