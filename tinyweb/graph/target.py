@@ -68,7 +68,7 @@ class Target:
     loads_rows: bool = False  # a subgroup loads the rows of matrices into registers at once (RowsArg)
     vector_entries: bool = False  # memory that is only accessed by vectors of one width is declared as these
     copies_ahead: bool = False  # what is copied to shared memory may arrive later
-    written_out: int = 1  # steps of a product's innermost loop that schedules write out, as compilers leave it a loop
+    unroll_steps: int = 1  # steps that a product's innermost loop is unrolled by, where compilers do not unroll it
     dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none
     instructions: tuple[str, ...] = ()  # what it does in one step (optimize/instructions.py), what it does best first
 
@@ -177,7 +177,7 @@ def webgpu_target(
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
-        scattered_stores=True, scattered_loads=True, convert_cost=CONVERSION, vector_entries=True, written_out=4,
+        scattered_stores=True, scattered_loads=True, convert_cost=CONVERSION, vector_entries=True, unroll_steps=4,
         instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads, thread_registers=thread_registers,
     )  # fmt: skip
 

@@ -166,7 +166,7 @@ def tile_of(b: Builder, along: list[UOp], down: list[UOp], batches: int) -> tupl
         if (len(b.k.reduces) > 1 and row_vectors > 1) or row_threads * column_threads > most(b):
             continue
         # the other half is for operands and addresses: where a compiler writes out loops, of several steps
-        if sums * 2 > b.target.thread_registers + (b.target.written_out > 1):
+        if sums * 2 > b.target.thread_registers + (b.target.unroll_steps > 1):
             continue
         fitting = [
             (rows, columns)
@@ -259,7 +259,7 @@ def write_out(b: Builder, at: str) -> None:
     """
     inner = [r for r in ranges_of(b.kernel) if r.arg.reduce and r.arg.kind is AxisKind.LOOP][-1]
     sums = prod(lane_count(r) for r in ranges_of(b.kernel) if is_lane(r) and not r.arg.reduce)
-    name, most = inner.arg.name, min(b.target.written_out, MAX_TILE // sums)
+    name, most = inner.arg.name, min(b.target.unroll_steps, MAX_TILE // sums)
     size, ends = b.exact(name), any(u.op is Ops.WHERE and inner in u.src[0].ranges for u in b.kernel.toposort())
     if name != at and isinstance(size, int) and not ends:
         b.tile(name, max(n for n in range(1, max(most, 1) + 1) if size % n == 0), AxisKind.UNROLL)
