@@ -330,6 +330,27 @@ def test_what_is_read_and_written_is_read_first() -> None:
         assert [u.src[0] for u in uops if u.op is Ops.STORE] == [e.src[0] for e in effects]
 
 
+def test_loads_stay_in_loops_that_may_be_empty() -> None:
+    """What does not depend on such a loop, but is read for it alone, and maybe beyond memory; nothing else does."""
+    memory, n = param(0, 8), Variable("n", 0, 1)
+    loop = ranged("r", n, order=1)
+    outer = ranged("o", 3, order=0)
+    beyond, inside = memory.load(outer * 4), memory.load(outer * 3)
+    total = UOp(Ops.BUFFER, F32, (), BufferArg(Space.REGISTER, 0, 1))
+    zero = index_const(0)
+    begun = total.after(total.after(outer).store(zero, inside), loop)
+    summed = begun.store(zero, begun.load(zero) + (beyond * 2.0 + inside))
+    ended = UOp(Ops.END, dtypes.void, (summed, loop))
+    stored = param(1, 8).store(outer, total.after(ended).load(zero))
+    for used_outside in (False, True):
+        effect = stored if not used_outside else stored.replace(src=(*stored.src[:2], stored.src[2] + beyond))
+        uops = linearize(UOp(Ops.SINK, dtypes.void, (UOp(Ops.END, dtypes.void, (effect, outer)),)))
+        at = position(uops)
+        assert all(at[s] < at[u] for u in uops for s in u.src)
+        assert (at[loop] < at[beyond] < at[ended]) != used_outside
+        assert at[inside] < at[loop]
+
+
 def test_random_programs_are_in_order() -> None:
     for seed in range(5):
         chance = random.Random(seed)

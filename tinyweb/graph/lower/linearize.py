@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
+
+_EFFECTS = (Ops.LOAD, Ops.STORE, Ops.RANGE, Ops.END, Ops.AFTER, Ops.BARRIER, Ops.BUFFER, Ops.SINK)
 
 
 def linearize(sink: UOp) -> list[UOp]:
@@ -15,9 +19,13 @@ def linearize(sink: UOp) -> list[UOp]:
         u.ranges  # noqa: B018  (cached on the node; asked for sources first, so that the recursion stays shallow)
     depth = _depths(end_of)
     scopes = {u: max(u.ranges, key=lambda r: depth[r], default=None) for u in order}
+    around = {r: scopes[end] for r, end in end_of.items()}
+    unsafe = _unsafe(order)
     used: dict[UOp, set[UOp | None]] = {}
     values: set[UOp] = set()  # what is more than an address
     for u in reversed(order):
+        if u in unsafe:
+            scopes[u] = _within(used.get(u, {None}), scopes[u], around)
         # an offset costs nothing where it is added, and a register where it waits for a loop; so an address
         offset = u.op is Ops.ADD or (u.op is Ops.MUL and u not in values)
         offset = offset and u.dtype is dtypes.index and u.src[1].op is Ops.CONST
@@ -47,6 +55,36 @@ def linearize(sink: UOp) -> list[UOp]:
         stack.append((u, True))
         stack.extend((m, False) for m in sorted(members[loop], key=position.__getitem__, reverse=True))
     return out
+
+
+def _unsafe(order: list[UOp]) -> set[UOp]:
+    """Loads of memory that may not be there where the loop that asks for them is empty, though they do not depend on
+    it: its condition has become the loop's size. And what is made of them.
+    """
+    stored = {u.src[0].buffer for u in order if u.op is Ops.STORE}
+    found: set[UOp] = set()
+    for u in order:
+        if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM and u.src[0] not in stored:
+            index, lanes = u.src[1], u.arg if isinstance(u.arg, int) else 1
+            if len(u.src) == 2 and not 0 <= index.vmin <= index.vmax <= u.src[0].arg.size - lanes:
+                found.add(u)
+        elif u.op not in _EFFECTS and not found.isdisjoint(u.src):
+            found.add(u)
+    return found
+
+
+def _within(uses: Iterable[UOp | None], scope: UOp | None, around: Mapping[UOp, UOp | None]) -> UOp | None:
+    """The innermost loop that all uses are in and that may be empty, of those within a node's scope; else the scope."""
+
+    def loops(r: UOp | None) -> list[UOp]:
+        out: list[UOp] = []
+        while r is not None and r is not scope:
+            out.append(r)
+            r = around[r]
+        return out
+
+    first, *others = map(loops, uses)
+    return next((r for r in first if r.src[0].vmin < 1 and all(r in other for other in others)), scope)
 
 
 def _depths(end_of: dict[UOp, UOp]) -> dict[UOp, int]:

@@ -268,8 +268,6 @@ def _in_flight(b: Builder, axis: str, count: int) -> None:
     """Some steps of a thread's loop written out, so that what they load is waited for together."""
     size = b.exact(axis)
     steps = power_of_two(size_max(size), count)
-    if steps == size_max(size) and not isinstance(size, int):
-        steps //= 2  # of a loop of one step or none nothing would depend on the loop: loads would leave it
     if steps > 1:
         # where the length varies, what is beyond it is gated: what is left over would be waited for step by step
         b.bind(b.split(axis, steps)[1] if steps != size else axis, AxisKind.UNROLL)
