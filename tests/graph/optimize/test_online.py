@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.graph.lower.hand_kernels import axes, param, run, total
 from tinyweb import Tensor, Variable, dtypes
+from tinyweb.dtype import DType
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import (
@@ -211,6 +213,16 @@ def test_widths_of_heads_fit_into_shared_memory(width: int) -> None:
     for rows, keys in ((64, 64), (64, 77), (1, 256)):
         program = lower(optimize(kernel(rows, keys, width, width), target), target)
         assert 0 < program.shared_bytes <= target.shared_bytes
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda t: t.name)
+@pytest.mark.parametrize(("rows", "keys", "width"), [(5, 5, 4), (5, 4, 8), (1, 33, 4), (7, 100, 16)])
+def test_queries_that_are_converted(rows: int, keys: int, width: int, dtype: DType) -> None:
+    """What fills the memory that floats made of a query are in is no loop of the products."""
+    q, k = Tensor.empty(5, rows, width, dtype=dtype), Tensor.empty(5, keys, width, dtype=dtype)
+    kernel = one_kernel(lambda: q.scaled_dot_product_attention(k, k))
+    for target in (*TARGETS, nvidia_target(), amd_target()):
+        assert any(isinstance(action, Online) for action in heuristic(kernel, target))
 
 
 def test_what_else_needs_the_weights_keeps_them() -> None:

@@ -22,7 +22,7 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import fuses
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction
-from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.optimize.stage import stages_of, whole_value
 from tinyweb.graph.symbolic import divides
 from tinyweb.graph.target import Target
@@ -119,9 +119,9 @@ class Builder:
 
     def left(self, r: UOp) -> str:
         """What is a loop still of an axis of the kernel before the schedule; "" where nothing is."""
-        name = r.arg.name
+        name, filled = r.arg.name, {o for u in loops_of(self.kernel).stages for o in u.src[1:]}
         mine = (o for o in ranges_of(self.kernel) if o.arg.name == name or o.arg.name.startswith(f"{name}."))
-        return next((o.arg.name for o in mine if o.arg.kind is AxisKind.LOOP), "")
+        return next((o.arg.name for o in mine if o.arg.kind is AxisKind.LOOP and o not in filled), "")
 
     def threads(self) -> dict[int, int]:
         """How many threads a workgroup has, by dimension."""
