@@ -31,7 +31,7 @@ from tinyweb.graph.target import Target
 WORTH_SHARING = 1 << 15
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 
-Mark: TypeAlias = tuple[UOp, Schedule]
+Mark: TypeAlias = tuple[Analysis, UOp, Schedule]
 Choices: TypeAlias = Mapping[str, int]
 T = TypeVar("T")
 
@@ -78,10 +78,20 @@ class Builder:
 
     def mark(self) -> Mark:
         """A state to go back to."""
-        return self.kernel, self.actions
+        return self.k, self.kernel, self.actions
 
     def back(self, mark: Mark) -> None:
-        self.kernel, self.actions = mark
+        self.k, self.kernel, self.actions = mark
+
+    def first(self, options: Iterable[T], fits: Callable[[T], bool]) -> bool:
+        """Follow a recipe with the first of the options that it fits with; where there is none, nothing has happened
+        and the answer is no."""
+        mark = self.mark()
+        for option in options:
+            if fits(option):
+                return True
+            self.back(mark)
+        return False
 
     def rewrite(self, *actions: Action) -> None:
         """Actions after which the kernel is a different one to analyse, and has no axis bound yet."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -86,17 +87,13 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
         return False
     if k.size(row) < LEAST or sum(s.value is not s.exponential for s in softmax.sums) != 1:
         return False
-    mark, types = b.mark(), {u.dtype for u in k.summed}
+    types = {u.dtype for u in k.summed}
     others = k.volume([r for r in k.outputs if r is not row and r not in columns])
     held = [i for i in b.instructions(held=True) if i.operands[0] in types]
     sizes = k.size(row), k.size(softmax.row), k.size(columns[0])
-    for shape in b.options("shape", _shapes(b, held, sizes, others)):
-        if shape.registers(k.size(columns[0]), b.target) > b.target.thread_registers:
-            continue
-        if _with_shape(b, softmax, row, shape):
-            return True
-        b.back(mark)
-    return False
+    shapes = b.options("shape", _shapes(b, held, sizes, others))
+    fitting = (s for s in shapes if s.registers(sizes[2], b.target) <= b.target.thread_registers)
+    return b.first(fitting, partial(_with_shape, b, softmax, row))
 
 
 def _shapes(b: Builder, held: list[Instruction], sizes: tuple[int, int, int], others: int) -> list[Shape]:

@@ -204,12 +204,7 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
     if along is not None:
         b.tile(along.arg.name, width, AxisKind.VECTOR)
     # threads keep what they have computed of a row, if that is few elements, for what else they need of it
-    mark = b.mark()
-    for kept in (*KEPT, 0):
-        if row_of_threads(b, dominant, rows, apart, width, kept // width):
-            break
-        if kept:
-            b.back(mark)
+    b.first((*KEPT, 0), lambda kept: row_of_threads(b, dominant, rows, apart, width, kept // width) or not kept)
     bind_threads(b, by_stride(k, rows), WORKGROUP)
     # what else is apart stays a loop: on the grid, every workgroup would reduce the row again
     b.grid(loops(b, (r for r in k.outputs if r not in apart)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -34,12 +35,12 @@ ENOUGH = 128  # workgroups that keep a GPU busy
 FURTHER_TILES = (  # for search
     ((4, 2), (4, 4)), ((2, 2), (4, 8)), ((2, 2), (8, 4)), ((2, 4), (2, 4)), ((4, 2), (2, 4)), ((2, 4), (4, 2)),
 )  # fmt: skip
-# bytes of an operand's row, and blocks of such rows, that are in shared memory at a time; without copies ahead the last
-BLOCKS = ((128, 4), (128, 3), (64, 4), (64, 3), (64, 2), (64, 1))
-# … and of these blocks so many that instructions still read, which read operands in shared memory
+# bytes of an operand's row, and blocks of such rows, that are in shared memory at a time, of which instructions still
+# read so many that the step before began; without copies ahead the last
+BLOCKS = ((128, 4, 0), (128, 3, 0), (64, 4, 0), (64, 3, 0), (64, 2, 0), (64, 1, 0))
 READ_BLOCKS = ((128, 4, 1), (128, 3, 1), (64, 4, 1), (64, 3, 1), (128, 2, 0), (128, 1, 0))
 FURTHER_READ_BLOCKS = ((64, 8, 1), (64, 6, 1), (128, 6, 1), (128, 4, 2), (128, 3, 0), (64, 2, 0))  # for search
-FURTHER_BLOCKS = ((256, 3), (256, 2), (128, 2), (64, 6), (32, 4))  # for search
+FURTHER_BLOCKS = ((256, 3, 0), (256, 2, 0), (128, 2, 0), (64, 6, 0), (32, 4, 0))  # for search
 PADS = (16, 0, 32)  # bytes behind each row: rows side by side begin in other banks
 GROUPS = (1, 4, 8, 16)  # workgroups along the rows that come before the next along the columns; 1: all
 MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
@@ -63,8 +64,7 @@ def held_product(
 ) -> bool:
     """Matrices that subgroups multiply in their registers: the largest tiles of which there are enough; whether they
     fit."""
-    k, mark = b.k, b.mark()
-    axes = down[0], along[0]
+    k, axes = b.k, (down[0], along[0])
     if not all(u.src[1:] == dominant.src[1:] and of_loads(u, instructions[0]) for u in k.reduces):
         return False
     if not all(isinstance(k.exact(r), int) for r in axes):
@@ -77,15 +77,16 @@ def held_product(
         tiles = _read_tiles(*sizes, instructions, groups)
     else:
         tiles = [(i, tile) for i in instructions for tile in _tiles(*sizes, i, groups)]
-    for instruction, tile in b.options("tile", tiles):
+
+    def fits(choice: tuple[Instruction, Tile]) -> bool:
+        instruction, (_, matrices) = choice
         assert instruction.fragments is not None
-        sums = len(k.reduces) * tile[1][0] * tile[1][1] * instruction.fragments.sums.size
-        if 2 * sums > b.target.thread_registers + 1:  # the other half is for operands and addresses
-            continue
-        if sums * written <= MOST_WRITTEN and _with_tile(b, dominant, axes, tile, instruction):
-            return True
-        b.back(mark)
-    return False
+        sums = len(k.reduces) * prod(matrices) * instruction.fragments.sums.size
+        # the other half is for operands and addresses
+        few = 2 * sums <= b.target.thread_registers + 1 and sums * written <= MOST_WRITTEN
+        return few and _with_tile(b, dominant, axes, *choice)
+
+    return b.first(b.options("tile", tiles), fits)
 
 
 def of_loads(reduce: UOp, instruction: Instruction) -> bool:
@@ -147,33 +148,24 @@ def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
     return tile[0][0] * tile[1][0] * rows, tile[0][1] * tile[1][1] * columns
 
 
-def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], tile: Tile, instruction: Instruction) -> bool:
+def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], instruction: Instruction, tile: Tile) -> bool:
     fragments, k = instruction.fragments, b.k
     assert fragments is not None
-    width, size = instruction.operands[0].bits // 8, instruction.steps
     if not isinstance(k.exact(dominant.src[-1]), int):
         return False
     whole = extent(tile, instruction)
     for i, (r, digits) in enumerate(zip(axes, (fragments.sums.first, fragments.sums.second))):
         several = tile[0][i] if tile[0][i] > 1 or not fragments.shared else 0
         bind_tile(b, r, whole[i], digits, bool(i), several, SUBGROUPS[not i])
-    mark = b.mark()
-    for row_bytes, slots, lag in b.options("blocks", (*READ_BLOCKS, *FURTHER_READ_BLOCKS) if fragments.shared else ()):
-        if _with_blocks(b, dominant, instruction, row_bytes // width // size, slots, lag):
-            return True
-        b.back(mark)
-    if fragments.shared:
-        return False
-    for row_bytes, slots in b.options("blocks", (*BLOCKS, *FURTHER_BLOCKS) if b.target.copies_ahead else BLOCKS[-1:]):
-        if _with_blocks(b, dominant, instruction, max(row_bytes // width // size, 1), slots):
-            return True
-        b.back(mark)
-    return False
+    ahead = (*BLOCKS, *FURTHER_BLOCKS) if b.target.copies_ahead else BLOCKS[-1:]
+    blocks = (*READ_BLOCKS, *FURTHER_READ_BLOCKS) if fragments.shared else ahead
+    return b.first(b.options("blocks", blocks), partial(_with_blocks, b, dominant, instruction))
 
 
-def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, depth: int, slots: int, lag: int = 0) -> bool:
-    """So many matrices along the steps in shared memory at a time, and so many blocks of them."""
-    k, steps, size = b.k, dominant.src[-1], instruction.steps
+def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, blocks: tuple[int, int, int]) -> bool:
+    """Of so many bytes along the steps so many blocks in shared memory at a time, and of these some that are read."""
+    k, steps, size, (row_bytes, slots, lag) = b.k, dominant.src[-1], instruction.steps, blocks
+    depth = max(row_bytes * 8 // instruction.operands[0].bits // size, 1)
     while depth > 1 and (depth - 1) * size >= k.size(steps):
         depth //= 2
     at, inner = b.split(steps.arg.name, depth * size)

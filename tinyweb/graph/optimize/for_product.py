@@ -93,17 +93,15 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         assert b.k.dominant is not None
         return matrix_product(b, b.k.dominant, [r for r in b.k.outputs if r in b.k.dominant.ranges])
     rows, columns = tile
-    mark = b.mark()
-    for depth in b.options("depth", DEPTHS if b.target.shared_bytes >= ROOMY else DEPTHS[1:]):
+
+    def fits(depth: int) -> bool:
         cut(b, columns, 0)
         cut(b, rows, 1)
-        at = block(b, dominant, depth)
-        if at:
+        if at := block(b, dominant, depth):
             write_out(b, at)
-            if stage(b, at, dominant, columns.axis):
-                return True
-        b.back(mark)
-    return False
+        return at != "" and stage(b, at, dominant, columns.axis)
+
+    return b.first(b.options("depth", DEPTHS if b.target.shared_bytes >= ROOMY else DEPTHS[1:]), fits)
 
 
 def product_in_registers(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
@@ -124,37 +122,36 @@ def fused_columns(b: Builder, along: list[UOp], tile: tuple[Side, Side]) -> bool
     outer = next((r for r in along[1:] if k.step(store, r) == k.step(store, inner) * k.size(inner)), None)
     if outer is None or not isinstance(k.exact(outer), int) or not b.attempt(Fuse(outer.arg.name, inner.arg.name)):
         return False
-    b.k = Analysis(b.kernel)
+    b.rewrite()
     if b.k.dominant is not None:
         outputs = [r for r in b.k.outputs if r in b.k.dominant.ranges]
         both = product_of(b.k, b.k.dominant, outputs)
         whole = tile_of(b, *both, k.volume([r for r in outputs if r not in both[0] + both[1]])) if all(both) else None
         if whole is not None and _idle(*whole) * DIVIDED < _idle(*tile):
             return True
-    b.k = k
     b.back(mark)
     return False
 
 
 def subgroup_product(b: Builder, dominant: UOp, along: list[UOp], down: list[UOp], instruction: Instruction) -> bool:
     """Matrices that the threads of a subgroup multiply together, of operands in shared memory; whether it fits."""
-    k, start, steps = b.k, b.mark(), dominant.src[-1]
-    for matrices, depth in product(MATRICES, MATRICES):
+    k, steps, axes = b.k, dominant.src[-1], (down[0], along[0])
+
+    def fits(sizes: tuple[int, int]) -> bool:
+        matrices, depth = sizes
         sizes = lane_count(instruction.tile[0]) * matrices, b.target.subgroup_threads
-        axes = down[0], along[0]
-        fits = divides(steps.src[0], depth * instruction.steps) and all(k.size(r) >= n for r, n in zip(axes, sizes))
-        if not fits or len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
-            continue
+        whole = divides(steps.src[0], depth * instruction.steps) and all(k.size(r) >= n for r, n in zip(axes, sizes))
+        if not whole or len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
+            return False
         (_, _), (_, column) = (b.split(r.arg.name, n, shift=k.size(r) % n > 0) for r, n in zip(axes, sizes))
         b.bind(column, AxisKind.THREAD)
         at, inner = b.split(steps.arg.name, depth * instruction.steps)
         tensorize = Tensorize(b.split(inner, instruction.steps)[1], instruction.name)
-        if b.attempt(tensorize) and stage(b, at, dominant, along[0], pad=0):
-            reduces = (u for u in b.kernel.toposort() if u.op is Ops.REDUCE)
-            if any(matrix_of([instruction.name], u) for u in reduces):  # both operands are in shared memory
-                return True
-        b.back(start)
-    return False
+        staged = b.attempt(tensorize) and stage(b, at, dominant, along[0], pad=0)
+        reduces = (u for u in b.kernel.toposort() if u.op is Ops.REDUCE)
+        return staged and any(matrix_of([instruction.name], u) for u in reduces)  # both operands are in shared memory
+
+    return b.first(product(MATRICES, MATRICES), fits)
 
 
 def tile_of(b: Builder, along: list[UOp], down: list[UOp], batches: int) -> tuple[Side, Side] | None:
