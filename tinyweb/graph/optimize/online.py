@@ -33,7 +33,9 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import along_row, filling, gate_loads, replace_in_order, split_dim, stage_of
 from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
-from tinyweb.graph.symbolic import divides, simplify, split_by
+from tinyweb.graph.symbolic import clauses, divides, simplify, split_by
+from tinyweb.graph.symbolic.compare import negated
+from tinyweb.graph.symbolic.rules import holds
 from tinyweb.graph.target import Target
 
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
@@ -382,8 +384,8 @@ def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
             masked = is_minus_infinity(a)
             if masked == is_minus_infinity(b):
                 break
-            for clause, wanted in _clauses(condition, not masked):
-                if (found := _bound(clause, wanted, row)) is not None and (own := _of_all(*found)) is not None:
+            for clause in clauses(simplify(condition.logical_not()) if masked else condition):
+                if (found := _bound(clause, row)) is not None and (own := _of_all(*found)) is not None:
                     bounds[found[1]].append(own)
             score = b if masked else a
         else:
@@ -395,28 +397,20 @@ def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
     )
 
 
-def _clauses(condition: UOp, wanted: bool) -> Iterator[tuple[UOp, bool]]:
-    """Conditions that are all true, or (not wanted) false, where a condition is."""
-    if condition.op is Ops.XOR and condition.src[1].op is Ops.CONST:
-        yield from _clauses(condition.src[0], wanted != bool(condition.src[1].arg))
-    elif condition.op is (Ops.AND if wanted else Ops.OR):
-        for s in condition.src:
-            yield from _clauses(s, wanted)
-    else:
-        yield condition, wanted
-
-
-def _bound(condition: UOp, wanted: bool, row: UOp) -> tuple[UOp, bool] | None:
-    """The first step of a row for which a comparison is as wanted, or (True) the one behind the last."""
-    if condition.op is not Ops.LESS or not condition.src[0].dtype.is_int:
+def _bound(clause: UOp, row: UOp) -> tuple[UOp, bool] | None:
+    """The first step of a row for which a comparison of integers, or its contrary, holds, or (True) the one behind the
+    last. Nothing is loaded to know it."""
+    contrary = negated(clause)
+    comparison = clause if contrary is None else contrary
+    if comparison.op is not Ops.LESS or not all(holds(dtypes.index, s) for s in comparison.src):
         return None
-    less, more = (_unwrapped(s) for s in condition.src)
-    parts = split_by(simplify(more - less), row) if less is not None and more is not None else None
-    if parts is None or parts[0] not in (1, -1):
+    less, more = (s.cast(dtypes.index) for s in comparison.src)
+    parts = split_by(simplify(more - less), row)
+    if parts is None or parts[0] not in (1, -1) or any(u.op is Ops.LOAD for u in parts[1].toposort()):
         return None
     # ± row + rest is above 0, or is not
     at = -parts[1] + 1 if parts[0] == 1 else parts[1]
-    return at, (parts[0] == -1) == wanted
+    return at, (parts[0] == -1) == (contrary is None)
 
 
 def _of_all(bound: UOp, last: bool) -> UOp | None:
@@ -457,22 +451,3 @@ def from_ordered(u: UOp) -> UOp:
     """`ordered` undone; what is less than -inf, as nothing is before the first block, is -inf."""
     u = u.maximum(LEAST_ORDERED)
     return (u ^ (u.alu(Ops.SHR, 31) & 0x7FFFFFFF)).bitcast(dtypes.float32)
-
-
-def _unwrapped(u: UOp) -> UOp | None:
-    """An integer as an index expression: casts of what is in range dropped; None if it is made of more."""
-    allowed = (Ops.RANGE, Ops.VARIABLE, Ops.CONST, Ops.CAST, Ops.ADD, Ops.MUL, Ops.MAX)
-    done: dict[UOp, UOp] = {}
-    for x in u.toposort():
-        if x.op not in allowed or not x.dtype.is_int:
-            return None
-        src = tuple(done[s] for s in x.src)
-        if x.op is Ops.CAST:
-            if x.src[0].vmin < x.dtype.min or x.src[0].vmax > x.dtype.max:
-                return None
-            done[x] = src[0]
-        elif x.op is Ops.CONST:
-            done[x] = UOp.const(x.arg, dtypes.index)
-        else:
-            done[x] = x if x.dtype is dtypes.index and src == x.src else x.replace(dtype=dtypes.index, src=src)
-    return done[u]
