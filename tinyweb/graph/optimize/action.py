@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
@@ -18,10 +19,13 @@ MAX_STAGED = 1 << 16  # elements that are kept for a step of a loop
 @dataclass(frozen=True)
 class Action:
     """A transformation of a kernel. Its fields are names of axes, numbers, choices, or tuples of names: they are
-    printed, and written to JSON, as they are declared.
+    printed, and written to JSON, as they are declared. It is called by its class.
     """
 
     name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.name = re.sub("([a-z])([A-Z])", r"\1_\2", cls.__name__).lower()
 
     def __str__(self) -> str:
         """One line. Fields that have their defaults are left out; `at` and others with a default are named."""

@@ -60,7 +60,6 @@ class Split(Action):
     gated.
     """
 
-    name: ClassVar[str] = "split"
     axis: str
     factor: int
     overlap: bool = False
@@ -117,7 +116,6 @@ class Peel(Action):
     n mod factor steps i.2 that are left. Unlike after a split nothing is gated, so that blocks can be vectors.
     """
 
-    name: ClassVar[str] = "peel"
     axis: str
     factor: int
 
@@ -142,7 +140,6 @@ class Peel(Action):
 class Reorder(Action):
     """The named axes, outermost first, take each other's places in the nest; the others stay where they are."""
 
-    name: ClassVar[str] = "reorder"
     axes: tuple[str, ...]
 
     def apply(self, kernel: UOp) -> UOp:
@@ -170,7 +167,6 @@ class Reorder(Action):
 class Bind(Action):
     """The axis is carried out by `kind`: grid, thread, vector or unroll; `dim` is the hardware dimension (0 = x)."""
 
-    name: ClassVar[str] = "bind"
     axis: str
     kind: AxisKind
     dim: int = 0
@@ -287,7 +283,6 @@ def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
 class GroupReduce(Action):
     """A reduced axis is split and its inner part given to `factor` threads, which combine their results."""
 
-    name: ClassVar[str] = "group_reduce"
     axis: str
     factor: int
     dim: int = 0

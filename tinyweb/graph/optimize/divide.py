@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Axis, AxisKind, Ops, UOp, as_index, axis_size, nest_key, substitute
@@ -31,7 +30,6 @@ class Divide(Action):
     blocks of a part may do some elements again. What reductions over the parts of a reduced axis give is combined.
     """
 
-    name: ClassVar[str] = "divide"
     axis: str
     at: tuple[int, ...]
     blocks: int = 1
@@ -97,7 +95,6 @@ class Partition(Action):
     `axis.part`: every part walks over the whole axis, and does the steps that store to it.
     """
 
-    name: ClassVar[str] = "partition"
     axis: str
     parts: int
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size
 from tinyweb.graph.optimize.action import Action, Schedule
@@ -23,7 +22,6 @@ class Fuse(Action):
     Blocks and vectors then cross the end of a row: the positions of a small image are one long axis.
     """
 
-    name: ClassVar[str] = "fuse"
     axis: str
     inner: str
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, row_major, substitute, users
 from tinyweb.graph.ir.uop import toposort
@@ -25,7 +24,6 @@ class Hoist(Action):
     reduced lie inside of those. Outputs are read from the block's sums when all steps are done.
     """
 
-    name: ClassVar[str] = "hoist"
     axis: str
     at: str
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, nested, substitute
 from tinyweb.graph.optimize.action import Action
@@ -67,7 +66,6 @@ class Merge(Action):
     reduce, wherever in the nest that is: neither needs the other's result.
     """
 
-    name: ClassVar[str] = "merge"
     axes: tuple[str, ...]
     into: tuple[str, ...]
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import (
@@ -63,7 +62,6 @@ class Online(Action):
     over a block's weights. Axes that only the sums vary over must be bound before.
     """
 
-    name: ClassVar[str] = "online"
     axis: str
     block: int
     space: Space

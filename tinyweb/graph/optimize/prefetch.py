@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, lane_count, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
@@ -28,7 +27,6 @@ FARTHEST = 1 << 20
 class Prefetch(Action):
     """Each load of whole vectors of parameter `param` also asks for what lies `ahead` bytes behind it."""
 
-    name: ClassVar[str] = "prefetch"
     param: int
     ahead: int
 

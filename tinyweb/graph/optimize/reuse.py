@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Ops, UOp, row_major, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
@@ -25,7 +24,6 @@ class Reuse(Action):
     operations are staged; ScheduleError where there is no such value, or its rows vary in length.
     """
 
-    name: ClassVar[str] = "reuse"
     axis: str
     least: int = LEAST
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from math import gcd, prod
-from typing import ClassVar
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
@@ -47,7 +46,6 @@ class Stage(Action):
     read them in SHARED memory.
     """
 
-    name: ClassVar[str] = "stage"
     param: int
     at: str
     space: Space

@@ -8,7 +8,6 @@ from functools import reduce
 from itertools import product
 from math import prod
 from operator import mul
-from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nest_key, nested, row_major, substitute, users
@@ -41,7 +40,6 @@ class Tensorize(Action):
     threads together go to shared memory, of which each thread then reads its own.
     """
 
-    name: ClassVar[str] = "tensorize"
     axis: str
     instruction: str
     at: str = ""
@@ -176,7 +174,6 @@ class RFactor(Action):
     sum. Only of integers that cannot overflow; where they are beyond 2²⁴, both ways round to float32, at other places.
     """
 
-    name: ClassVar[str] = "rfactor"
     axis: str
 
     def apply(self, kernel: UOp) -> UOp:
@@ -223,7 +220,6 @@ class Factor(Action):
     Σ s · Σ x · v.
     """
 
-    name: ClassVar[str] = "factor"
     axes: tuple[str, ...]
 
     def apply(self, kernel: UOp) -> UOp:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Space, UOp, as_index, identity, row_major, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
@@ -26,7 +25,6 @@ class WholeRow(Action):
     such sums.
     """
 
-    name: ClassVar[str] = "whole_row"
     axis: str
     across: int
     split: int = 1
