@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
+from operator import itemgetter
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Digit, Ops, Space, UOp
@@ -73,12 +74,8 @@ def held_product(
     after = [u for s in k.stores for u in _after(s.src[2], k.reduces)]
     written = sum(FUNCTION if u.op in TRANSCENDENTAL else u.op in ELEMENTWISE for u in after)
     groups, sizes = batches * volumes[0] * volumes[1], (k.size(axes[0]), k.size(axes[1]))
-    if instructions[0].shared:
-        tiles = _read_tiles(*sizes, instructions, groups)
-    else:
-        tiles = [(i, tile) for i in instructions for tile in _tiles(*sizes, i, groups)]
 
-    def fits(choice: tuple[Instruction, Tile]) -> bool:
+    def fits(choice: Choice) -> bool:
         instruction, (_, matrices) = choice
         assert instruction.fragments is not None
         sums = len(k.reduces) * prod(matrices) * instruction.fragments.sums.size
@@ -86,7 +83,7 @@ def held_product(
         few = 2 * sums <= b.target.thread_registers + 1 and sums * written <= MOST_WRITTEN
         return few and _with_tile(b, dominant, axes, *choice)
 
-    return b.first(b.options("tile", tiles), fits)
+    return b.first(b.options("tile", _tiles(sizes, instructions, groups)), fits)
 
 
 def of_loads(reduce: UOp, instruction: Instruction) -> bool:
@@ -108,37 +105,24 @@ def _after(value: UOp, reduces: Sequence[UOp]) -> list[UOp]:
 
 
 Tile = tuple[tuple[int, int], tuple[int, int]]
+Choice = tuple[Instruction, Tile]
 
 
-def _tiles(rows: int, columns: int, instruction: Instruction, batches: int) -> list[Tile]:
-    """Tiles that leave not too much idle, best first: of those with enough workgroups the largest."""
-    found: list[tuple[tuple[float, ...], Tile]] = []
-    for i, tile in enumerate((*TILES, *FURTHER_TILES)):
-        sizes = extent(tile, instruction)
-        groups = [-(-n // s) for n, s in zip((rows, columns), sizes)]
-        again = groups[0] * sizes[0] * groups[1] * sizes[1] / (rows * columns)
-        if again > MOST_IDLE:
-            continue
-        few = groups[0] * groups[1] * batches < ENOUGH
-        found.append(((i >= len(TILES), few, -i if few else i), tile))
-    return [tile for _, tile in sorted(found)]
-
-
-def _read_tiles(
-    rows: int, columns: int, instructions: tuple[Instruction, ...], batches: int
-) -> list[tuple[Instruction, Tile]]:
-    """The same of instructions that read operands in shared memory: of enough workgroups those with most sums."""
-    found: list[tuple[tuple[float, ...], tuple[Instruction, Tile]]] = []
-    for order, (i, (groups, matrices)) in enumerate(product(instructions, WARPGROUPS)):
-        tile = (groups, 1), (matrices, 1)
-        sizes = extent(tile, i)
-        counts = [-(-n // s) for n, s in zip((rows, columns), sizes)]
-        again = prod(counts) * prod(sizes) / (rows * columns)
-        if rows < FEWEST_ROWS or again > MOST_IDLE_ROWS:
-            continue
-        few = prod(counts) * batches < ENOUGH
-        found.append(((few, prod(sizes) if few else -prod(sizes), again, order), (i, tile)))
-    return [choice for _, choice in sorted(found, key=lambda f: f[0])]
+def _tiles(sizes: tuple[int, int], instructions: tuple[Instruction, ...], batches: int) -> list[Choice]:
+    """Tiles of so many rows and columns that leave not too much idle, best first: of those with enough workgroups the
+    largest; those for search alone come last."""
+    read = instructions[0].shared
+    tiles = [((groups, 1), (matrices, 1)) for groups, matrices in WARPGROUPS] if read else [*TILES, *FURTHER_TILES]
+    found: list[tuple[tuple[float, ...], Choice]] = []
+    for order, (i, tile) in enumerate(product(instructions, tiles) if not read or sizes[0] >= FEWEST_ROWS else ()):
+        whole = extent(tile, i)
+        groups = prod(-(-n // w) for n, w in zip(sizes, whole))
+        again = groups * prod(whole) / prod(sizes)
+        few = groups * batches < ENOUGH
+        if again <= (MOST_IDLE_ROWS if read else MOST_IDLE):
+            place = not read and order >= len(TILES), few, prod(whole) if few else -prod(whole), again, order
+            found.append((place, (i, tile)))
+    return [choice for _, choice in sorted(found, key=itemgetter(0))]
 
 
 def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
