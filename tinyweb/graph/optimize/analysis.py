@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from math import prod
 
@@ -123,6 +123,15 @@ class Analysis:
                 loads_at_once, traffic = self.merit(loads, r, min(width, most), aligned)
                 found.append(((loads_at_once * min(width, most), traffic), r, width))
         return max(found, key=lambda one: one[0])[1:]
+
+    def stored_axis(self, axes: Iterable[UOp], width: Callable[[list[UOp], UOp], int]) -> tuple[UOp | None, int]:
+        """The axis that stores follow in the widest vectors, and their width: that of some stores along an axis."""
+        best, found = None, 1
+        for r in axes if not self.pointer_chasing else ():
+            follow = [s for s in self.stores if self.contiguous(s, r)]
+            if follow and (fits := width(follow, r)) > found:
+                best, found = r, fits
+        return best, found
 
     @cached_property
     def apart(self) -> list[UOp]:

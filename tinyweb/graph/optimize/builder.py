@@ -194,6 +194,16 @@ class Builder:
         half = load.dtype is dtypes.float16 and load.dtype in self.target.arithmetic
         return half and value.op is Ops.CAST and value.src[0] is load
 
+    def loops(self, axes: Iterable[UOp]) -> list[str]:
+        """What is left of axes as loops."""
+        return [left for r in axes if (left := self.left(r))]
+
+    def share(self, *axes: str) -> bool:
+        """Loops over the workers, where there is work for all of them; whether there is."""
+        for axis in axes if self.shares else ():
+            self.bind(axis, AxisKind.GRID)
+        return self.shares
+
     def grid(self, axes: Iterable[str]) -> None:
         """Loops over the workgroups, the longest first; the last ones share a dimension if need be."""
         for i, axis in enumerate(sorted(axes, key=self.size, reverse=True)):

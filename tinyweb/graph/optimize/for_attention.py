@@ -144,7 +144,7 @@ def _with_shape(b: Builder, softmax: Softmax, row: UOp, shape: Shape) -> bool:
     bind_tile(b, row, whole, first.sums.first, False, *along)
     (column,), beside = softmax.columns, second.sums.shape[1]
     bind_tile(b, column, -(-k.size(column) // beside) * beside, second.sums.second, True)
-    b.grid([b.left(r) for r in k.outputs if b.left(r)])
+    b.grid(b.loops(k.outputs))
     name = softmax.row.arg.name
     space = Space.REGISTER if shape.chains else Space.SHARED
     if not b.attempt(Online(name, shape.block, space, instruction=shape.instructions[0].name)):

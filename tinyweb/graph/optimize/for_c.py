@@ -44,8 +44,8 @@ def schedule_for_c(b: Builder) -> bool:
 def schedule_shared(b: Builder) -> bool:
     """The longest axis over the workers, and nothing else."""
     r = max(b.k.outputs, key=b.k.size, default=None)
-    if r is not None and b.shares:
-        b.bind(r.arg.name, AxisKind.GRID)
+    if r is not None:
+        b.share(r.arg.name)
     return True
 
 
@@ -116,16 +116,10 @@ def elementwise(b: Builder, axes: list[UOp], most: int) -> None:
 
 
 def vectors(b: Builder, axes: list[UOp], most: int) -> None:
-    k, best, width = b.k, None, 1
-    if k.pointer_chasing:
-        return
+    k = b.k
     widest = max((u.dtype.bits for u in k.nodes if u.op is Ops.LOAD), default=32)
     limit = min(most if widest <= 32 else b.target.vector_lanes, b.target.max_vector)
-    for r in axes:
-        follow = [s for s in k.stores if k.contiguous(s, r)]
-        fits = vector_width(b, follow, r, limit) if follow else 1
-        if fits > width:
-            best, width = r, fits
+    best, width = k.stored_axis(axes, lambda follow, r: vector_width(b, follow, r, limit))
     if best is None:
         return
     across = read_across(k, best, width, axes)
@@ -183,8 +177,7 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     vectors = b.tile(inside, width, AxisKind.VECTOR)
     if left := [name for r in others if (name := b.tile(r.arg.name, together, AxisKind.UNROLL))]:
         b.reorder(outside, *left, vectors)
-    if b.shares:
-        b.bind(outside, AxisKind.GRID)
+    b.share(outside)
     rows = row.arg.name
     b.do(Peel(rows, ROWS_TOGETHER) if rest else Split(rows, ROWS_TOGETHER))
     b.hoist(f"{rows}.0", outside)

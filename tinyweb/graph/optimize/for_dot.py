@@ -393,9 +393,7 @@ def _tile(b: Builder, r: UOp, factor: int) -> str:
 
 def _share(b: Builder, row: str, columns: str) -> None:
     """Blocks of rows go to the workers; with one worker they are the outer loop, if columns have blocks too."""
-    if b.shares:
-        b.bind(row, AxisKind.GRID)
-    elif columns and row:
+    if not b.share(row) and columns and row:
         b.reorder(row, columns)
 
 

@@ -59,7 +59,7 @@ def schedule_for_gpu(b: Builder) -> bool:
 def schedule_threads(b: Builder) -> bool:
     """A thread for each output."""
     bind_threads(b, by_stride(b.k, b.k.outputs), WORKGROUP)
-    b.grid(loops(b, b.k.outputs))
+    b.grid(b.loops(b.k.outputs))
     return True
 
 
@@ -72,7 +72,7 @@ def elementwise(b: Builder) -> None:
         vector_along_stores(b, axes)
     vector_along_stores(b, outputs)
     bind_threads(b, by_stride(b.k, outputs), WORKGROUP)
-    b.grid(loops(b, (r for r in outputs if not repeat(b, r))))
+    b.grid(b.loops(r for r in outputs if not repeat(b, r)))
 
 
 def divide(b: Builder) -> list[str]:
@@ -132,7 +132,7 @@ def reduction(b: Builder, dominant: UOp) -> None:
     """Matrix times vector, sums of rows, and rows that are reduced and then written."""
     outputs = [r for r in b.k.outputs if r in dominant.ranges]
     if outputs == b.k.outputs and product_in_registers(b, dominant, outputs):
-        grid_of_tiles(b, loops(b, b.k.outputs))
+        grid_of_tiles(b, b.loops(b.k.outputs))
         return
     if actions := (*grouped(b.k, dominant), *instructions(b, dominant)):
         b.rewrite(*actions)
@@ -146,7 +146,7 @@ def reduction(b: Builder, dominant: UOp) -> None:
     if not matrix_product(b, dominant, rows):
         dominant = scaled_later(b, dominant)
         sums(b, dominant, rows)
-    b.grid(loops(b, b.k.outputs))
+    b.grid(b.loops(b.k.outputs))
 
 
 def scaled_later(b: Builder, dominant: UOp) -> UOp:
@@ -207,7 +207,7 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
     b.first((*KEPT, 0), lambda kept: row_of_threads(b, dominant, rows, apart, width, kept // width) or not kept)
     bind_threads(b, by_stride(k, rows), WORKGROUP)
     # what else is apart stays a loop: on the grid, every workgroup would reduce the row again
-    b.grid(loops(b, (r for r in k.outputs if r not in apart)))
+    b.grid(b.loops(r for r in k.outputs if r not in apart))
 
 
 def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp], width: int, kept: int) -> bool:
@@ -227,7 +227,7 @@ def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp],
         b.bind(b.split(b.left(along), count)[1], AxisKind.THREAD)
     if along is None or k.volume(apart) > kept * width * count:
         return False
-    for left in loops(b, [*dict.fromkeys(r for u in k.reduces for r in u.src[1:]), along]):
+    for left in b.loops([*dict.fromkeys(r for u in k.reduces for r in u.src[1:]), along]):
         if b.size(left) * width <= KEPT[0]:  # registers have no addresses
             b.attempt(Bind(left, AxisKind.UNROLL))
     return b.attempt(Reuse(along.arg.name, 1))
@@ -395,15 +395,13 @@ def vector_along_stores(b: Builder, axes: list[UOp]) -> None:
 
 def stored_axis(b: Builder, axes: list[UOp]) -> tuple[UOp | None, int]:
     """The axis that stores follow, and the vector's width along it."""
-    k, best, width = b.k, None, 1
-    for r in axes if not k.pointer_chasing else ():
-        follow = [s for s in k.stores if k.contiguous(s, r)]
+
+    def width(follow: list[UOp], r: UOp) -> int:
         # a word of packed elements is stored as a whole where the vector covers it
-        narrow = min((s.src[0].dtype.bits for s in follow), default=32)
-        fits = k.width(follow, r, max(widest(b, follow), 32 // narrow)) if follow else 1
-        if fits > width:
-            best, width = r, fits
-    return best, width
+        narrow = min(s.src[0].dtype.bits for s in follow)
+        return b.k.width(follow, r, max(widest(b, follow), 32 // narrow))
+
+    return b.k.stored_axis(axes, width)
 
 
 def vector_axis(b: Builder, loads: list[UOp], axes: list[UOp]) -> tuple[UOp | None, int]:
@@ -437,11 +435,6 @@ def unroll(b: Builder, axes: Iterable[UOp], reused: list[UOp], threads: int, bus
 # -- threads ----------------------------------------------------------------------------------------------------
 def threads(b: Builder) -> int:
     return prod(b.threads().values())
-
-
-def loops(b: Builder, axes: Iterable[UOp]) -> list[str]:
-    """What is left of axes."""
-    return [left for r in axes if (left := b.left(r))]
 
 
 def bind_threads(b: Builder, axes: Iterable[UOp], wanted: int) -> None:

@@ -114,7 +114,7 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
         # what is read of keys and values costs about as much as a row; the last block begins earlier
         rows = min((n for n in (ROWS, 2, 1) if n <= size), key=lambda n: -(-size // n) * (n + 1))
         b.tile(row.arg.name, rows, AxisKind.UNROLL)
-    _share(b, [b.left(r) for r in k.outputs if b.left(r)])
+    b.share(*b.loops(k.outputs))
     # the sums of all rows and of the columns at hand stay in registers
     lanes = k.size(along) if along is not None else 1
     columns = power_of_two(lanes, min(8 // rows, 4) * b.target.vector_lanes)
@@ -146,7 +146,7 @@ def vectors_of_rows(b: Builder, softmax: Softmax, row: UOp, vectors: int) -> Non
     k = b.k
     block = b.tile(row.arg.name, vectors * b.target.vector_lanes, AxisKind.VECTOR)
     names = [r.arg.name for r in k.outputs if r is not row and r not in softmax.columns] + [block] * bool(block)
-    _share(b, names)
+    b.share(*names)
     # half of the registers hold sums, of scores or of columns
     columns = power_of_two(k.volume(softmax.columns), b.target.vector_registers // (2 * vectors))
     b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 8 // vectors, columns if columns > 1 else 0))
@@ -165,12 +165,6 @@ def _convert_together(b: Builder, softmax: Softmax) -> None:
     for load in dict.fromkeys((u.src[0].arg.slot, tuple(sorted(axes_of(u)))) for u in narrow):
         loops = (f"{name}.score", *(f"{name}.sum{i or ''}" for i in range(len(softmax.sums))))
         next((at for at in loops if b.has(at) and b.attempt(Stage(load[0], at, Space.REGISTER, axes=load[1]))), None)
-
-
-def _share(b: Builder, axes: list[str]) -> None:
-    if b.shares:
-        for axis in axes:
-            b.bind(axis, AxisKind.GRID)
 
 
 # -- GPUs -------------------------------------------------------------------------------------------------------
@@ -241,7 +235,7 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
         blocks = b.tile(row.arg.name, team.rows, AxisKind.UNROLL)
         if team.apart > 1:
             b.tile(blocks, team.apart, AxisKind.THREAD, 1)
-    b.grid([b.left(r) for r in k.outputs if b.left(r)])
+    b.grid(b.loops(k.outputs))
     block = across * team.split * team.keys
     b.do(Online(softmax.row.arg.name, block, Space.SHARED, across=across, split=team.split))
     for i in range(len(softmax.sums)):
@@ -356,7 +350,7 @@ def schedule_whole_rows(b: Builder) -> bool:
         b.back(mark)
         if row is not None:
             b.tile(row.arg.name, rows, AxisKind.UNROLL)
-        b.grid([b.left(r) for r in k.outputs if b.left(r)])
+        b.grid(b.loops(k.outputs))
         b.do(WholeRow(found.row.arg.name, across, parts))
         if not excess(b.kernel, t) and _workgroup_bytes(b.kernel) + 4 * rows * len(found.reduces) <= t.shared_bytes:
             break
