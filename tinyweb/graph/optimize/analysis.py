@@ -66,6 +66,10 @@ class Analysis:
     def exact(self, r: UOp) -> Size:
         return axis_size(r)
 
+    def constant(self, *axes: UOp) -> bool:
+        """Whether the sizes of axes are known."""
+        return all(isinstance(self.exact(r), int) for r in axes)
+
     def volume(self, ranges: frozenset[UOp] | set[UOp] | list[UOp]) -> int:
         return prod(self.size(r) for r in ranges)
 

@@ -17,13 +17,18 @@ def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
 
     Reductions that can share a loop are merged first: actions then name the ranges of the first of them.
     """
-    scheduled = prepared(kernel)
-    verify("merging reductions", scheduled, kernel_spec)
+    whole = prepared(kernel)
+    verify("merging reductions", whole, kernel_spec)
     actions = tuple(schedule)
+    return finished(kernel, applied(whole, actions), actions)
+
+
+def applied(kernel: UOp, actions: Iterable[Action]) -> UOp:
+    """A prepared kernel, or what earlier actions have made of one, after further ones."""
     for action in actions:
-        scheduled = action.apply(scheduled)
-        verify(str(action), scheduled, kernel_spec)
-    return finished(kernel, scheduled, actions)
+        kernel = action.apply(kernel)
+        verify(str(action), kernel, kernel_spec)
+    return kernel
 
 
 def finished(kernel: UOp, scheduled: UOp, actions: Iterable[Action]) -> UOp:

@@ -12,11 +12,10 @@ from typing import TypeAlias, TypeVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_max, users
-from tinyweb.graph.ir.kernel_spec import kernel_spec
-from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import applied
 from tinyweb.graph.optimize.cost import threads_of
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import fuses
@@ -55,11 +54,7 @@ class Builder:
     # -- actions -----------------------------------------------------------------------------------------------
     def do(self, *actions: Action) -> None:
         """Apply them; ScheduleError, and nothing has happened, where one of them does not fit."""
-        kernel = self.kernel
-        for action in actions:
-            kernel = action.apply(kernel)
-            verify(str(action), kernel, kernel_spec)
-        self.kernel, self.actions = kernel, (*self.actions, *actions)
+        self.kernel, self.actions = applied(self.kernel, actions), (*self.actions, *actions)
 
     def attempt(self, *actions: Action) -> bool:
         """Apply all of them or, where one does not fit, none; whether they were."""

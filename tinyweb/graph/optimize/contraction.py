@@ -90,7 +90,7 @@ class Contraction:
             return False
         if any(r not in dominant.ranges for r in k.outputs) or any(s.src[0].dtype.bits < 8 for s in k.stores):
             return False
-        if any(not isinstance(k.exact(r), int) for r in self.bound):
+        if not k.constant(*self.bound):
             return False
         # what is loaded to know where to load is not brought along
         return not any(x.op is Ops.LOAD for u in self.loads for x in u.src[1].toposort())
@@ -234,7 +234,7 @@ class Block:
 def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
     """Blocks of tiles over the workers; in a block, steps of the reduction whose operands are packed."""
     k = b.k
-    symbolic = not isinstance(k.exact(tile.row), int)
+    symbolic = not k.constant(tile.row)
     further_row = _longest(k, [] if symbolic else [r for r in plan.rows_of(tile) if r is not tile.row])
     taken = (tile.column, further_row)  # what a third operand alone varies along is reused either way
     further_column = _longest(k, [] if symbolic else [c for c in plan.columns_of(tile) if c not in taken])
@@ -292,7 +292,7 @@ def _part(b: Builder, axis: str, count: int, grid: list[str], loops: list[str]) 
 
 def _longest(k: Analysis, axes: list[UOp]) -> UOp | None:
     """The largest axis beside the tile's that a block may take steps of."""
-    return max((r for r in axes if isinstance(k.exact(r), int)), key=k.size, default=None)
+    return max(filter(k.constant, axes), key=k.size, default=None)
 
 
 def _depth(plan: Contraction, symbolic: bool) -> int | None:
@@ -314,7 +314,7 @@ def _block(
 ) -> Block | None:
     """The block with which the busiest worker is done soonest; `steps` of the reduction are staged at a time."""
     k, target = plan.k, plan.target
-    symbolic = not isinstance(k.exact(tile.row), int)
+    symbolic = not k.constant(tile.row)
     down, across = (-(-k.size(r) // n) for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)))
     others = prod(k.size(r) for r in k.outputs if r not in (tile.row, tile.column))
     vectors = tile.columns // target.vector_lanes

@@ -83,7 +83,7 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
     """Both products of an attention by matrices in registers; whether they are such products and fit."""
     k, columns, inner = b.k, softmax.columns, softmax.inner
     plain = row is not None and len(columns) == len(inner) == 1
-    if row is None or not plain or not all(isinstance(k.exact(r), int) for r in (row, *columns, *inner)):
+    if row is None or not plain or not k.constant(row, *columns, *inner):
         return False
     if k.size(row) < LEAST or sum(s.value is not s.exponential for s in softmax.sums) != 1:
         return False

@@ -136,12 +136,7 @@ def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | N
         u for u in k.nodes if u.op is Ops.LOAD and along in u.src[1].ranges and not k.follows(u, along, width, False)
     ]
     for r in axes:
-        if (
-            r is not along
-            and isinstance(k.exact(r), int)
-            and k.size(r) >= SIDE
-            and any(k.contiguous(u, r) for u in loads)
-        ):
+        if r is not along and k.constant(r) and k.size(r) >= SIDE and any(k.contiguous(u, r) for u in loads):
             return r
     return None
 
@@ -163,7 +158,7 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     followed, others = [u for u in loads if column in u.ranges], [r for r in free if r is not column]
     if not all(k.contiguous(u, column) and row in u.ranges and u.ranges.isdisjoint(others) for u in followed):
         return False
-    if any(not isinstance(k.exact(r), int) for r in (*free, row)):
+    if not k.constant(*free, row):
         return False
     rest = k.size(row) % ROWS_TOGETHER
     if before and rest:  # both parts would read what comes before
@@ -218,7 +213,7 @@ def windows(b: Builder, dominant: UOp) -> bool:
     steps = {step if (step := k.step(u, row)) < 2 or u.src[0].dtype.bits == 32 else 0 for u in loads}
     if not steps or not steps <= {1, 2} or not (gated or 2 in steps):
         return False
-    if any(not isinstance(k.exact(r), int) for r in (row, *bound)):
+    if not k.constant(row, *bound):
         return False
     lanes = b.target.vector_lanes  # whole vectors, of which the last may begin earlier: fewer to compute
     width = lanes if k.size(row) >= lanes else vector_width(b, k.stores, row, lanes)
@@ -368,7 +363,7 @@ def rows_first(b: Builder, dominant: UOp, row: UOp) -> None:
     for u in (u for r in k.reduces if r.src[1:] == dominant.src[1:] for u in k.loads_of(r)):
         if row in u.src[1].ranges and u.src[0].dtype.bits < 32 and not k.kernel_stores(u):
             tile = [r for r in u.src[1].ranges if r is not row and r not in loops]
-            if loops.isdisjoint(u.src[1].ranges) and all(isinstance(k.exact(r), int) for r in tile):
+            if loops.isdisjoint(u.src[1].ranges) and k.constant(*tile):
                 narrow[u] = k.volume(tile) * unrolled
     largest = max(narrow.values(), default=0)
     chosen = [u for u, elements in narrow.items() if elements == largest]

@@ -363,7 +363,7 @@ def _finished_together(k: Analysis, w: Dots) -> UOp | None:
         if u not in made and any(s in made for s in u.src):
             made.add(u)
     expensive = any(u.op in EXPENSIVE for u in made) and all(k.contiguous(s, w.rows) for s in k.stores)
-    return ranges[0] if expensive and isinstance(k.exact(ranges[0]), int) else None
+    return ranges[0] if expensive and k.constant(ranges[0]) else None
 
 
 # -- tiles of sums ----------------------------------------------------------------------------------------------

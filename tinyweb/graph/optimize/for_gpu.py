@@ -369,7 +369,7 @@ def window(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp], outp
     count, written, enough = 1, 1, b.target.busy_threads // 2
     for r, q in product(by_stride(b.k, rows), bound):
         overlap = any(_slides(b.k, u, r, q) for u in loads)
-        if not overlap or not b.left(r) or b.left(q) != q.arg.name or not isinstance(b.k.exact(q), int):
+        if not overlap or not b.left(r) or b.left(q) != q.arg.name or not b.k.constant(q):
             continue
         steps = power_of_two(b.k.size(r), 4)
         if steps > 1 and written * steps * b.k.size(q) <= WRITTEN and outputs >= count * steps * enough:

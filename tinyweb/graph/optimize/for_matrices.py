@@ -68,7 +68,7 @@ def held_product(
     k, axes = b.k, (down[0], along[0])
     if not all(u.src[1:] == dominant.src[1:] and of_loads(u, instructions[0]) for u in k.reduces):
         return False
-    if not all(isinstance(k.exact(r), int) for r in axes):
+    if not k.constant(*axes):
         return False
     volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
     after = [u for s in k.stores for u in _after(s.src[2], k.reduces)]
@@ -135,7 +135,7 @@ def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
 def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], instruction: Instruction, tile: Tile) -> bool:
     fragments, k = instruction.fragments, b.k
     assert fragments is not None
-    if not isinstance(k.exact(dominant.src[-1]), int):
+    if not k.constant(dominant.src[-1]):
         return False
     whole = extent(tile, instruction)
     for i, (r, digits) in enumerate(zip(axes, (fragments.sums.first, fragments.sums.second))):

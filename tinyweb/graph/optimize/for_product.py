@@ -78,7 +78,7 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     that is worth it.
     """
     k, both = b.k, product_of(b.k, dominant, outputs)
-    if not all(both) or any(not isinstance(k.exact(r), int) for r in dominant.src[1:]):
+    if not all(both) or not k.constant(*dominant.src[1:]):
         return False
     if min(map(k.volume, both)) < MATRIX:
         return False
@@ -120,7 +120,7 @@ def fused_columns(b: Builder, along: list[UOp], tile: tuple[Side, Side]) -> bool
     k, mark, inner = b.k, b.mark(), along[0]
     store = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
     outer = next((r for r in along[1:] if k.step(store, r) == k.step(store, inner) * k.size(inner)), None)
-    if outer is None or not isinstance(k.exact(outer), int) or not b.attempt(Fuse(outer.arg.name, inner.arg.name)):
+    if outer is None or not k.constant(outer) or not b.attempt(Fuse(outer.arg.name, inner.arg.name)):
         return False
     b.rewrite()
     if b.k.dominant is not None:
@@ -141,7 +141,7 @@ def subgroup_product(b: Builder, dominant: UOp, along: list[UOp], down: list[UOp
         matrices, depth = sizes
         sizes = lane_count(instruction.tile[0]) * matrices, b.target.subgroup_threads
         whole = divides(steps.src[0], depth * instruction.steps) and all(k.size(r) >= n for r, n in zip(axes, sizes))
-        if not whole or len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
+        if not whole or len(k.reduces) > 1 or not k.constant(*axes):
             return False
         (_, _), (_, column) = (b.split(r.arg.name, n, shift=k.size(r) % n > 0) for r, n in zip(axes, sizes))
         b.bind(column, AxisKind.THREAD)

@@ -50,7 +50,7 @@ def schedule_for_softmax(b: Builder) -> bool:
 
 def _fits(k: Analysis, softmax: Softmax) -> bool:
     columns = softmax.columns
-    if any(not isinstance(k.exact(r), int) for r in columns) or k.volume(columns) > WIDEST:
+    if not k.constant(*columns) or k.volume(columns) > WIDEST:
         return False
     return len(k.reduces) >= 3 and not any(r.arg.reduce for r in softmax.rows)
 
@@ -220,7 +220,7 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     of the keys.
     """
     row = _shared_rows(b.k, softmax)
-    row = row if row is not None and isinstance(b.k.exact(row), int) else None
+    row = row if row is not None and b.k.constant(row) else None
     if held_softmax(b, softmax, row):
         return
     k, t = b.k, b.target
@@ -296,10 +296,10 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
     """What takes least time where `least_busy` threads run at once, reads keys seldom and computes little else."""
     k, t = b.k, b.target
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
-    length = length if isinstance(k.exact(softmax.row), int) else max(length // FILLED, 1)
+    length = length if k.constant(softmax.row) else max(length // FILLED, 1)
     bounds = [bound for bound in visible(softmax.score, softmax.row) if bound is not None]
     masked = any(bound.ranges for bound in bounds)  # differently for each query
-    varies = not masked and (bool(bounds) or not isinstance(k.exact(softmax.row), int))
+    varies = not masked and (bool(bounds) or not k.constant(softmax.row))
     found: list[tuple[float, Team]] = []
     for rows in range(1, min(ROWS, size) + 1):
         blocks = -(-size // rows)
