@@ -12,6 +12,7 @@ import pytest
 from benchmarks.count.program import count, operations
 from tests.graph.lower.hand_kernels import run
 from tinyweb import Tensor
+from tinyweb.dtype import dtypes
 from tinyweb.graph.gpu_targets import amd_target, nvidia_target
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.optimize import ScheduleError, apply, from_json, heuristic, to_json
@@ -100,6 +101,7 @@ REDUCED: dict[str, Callable[..., Any]] = {
     "logarithm of a sum, doubled": lambda s: lse(s) * 2,
     "entropy": entropy,
     "range": lambda s: s.max(-1) - s.min(-1),
+    "sum of all squares": lambda s: (s * s).sum(),
     "maximum of what a row of them gives": lambda s: s.max(-1).max(-1),
 }
 
@@ -127,6 +129,67 @@ def test_of_what_is_reduced_away_no_row_is_stored(reduced: str, rows: int, keys:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
         assert held == 1
         assert all(size < rows * keys for call in calls for size in [call.buffers[0].arg.size])
+
+
+def columns(s: Any, v: Any) -> Any:
+    return softmax(s) @ v
+
+
+SHARED: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "maximum and its place": lambda s, v: (s.max(-1), s.argmax(-1)),
+    "maximum, minimum, squares": lambda s, v: (s.max(-1), s.min(-1), (s * s).sum(-1)),
+    "weighted sum and entropy": lambda s, v: (columns(s, v), entropy(s)),
+    "weighted sum and logarithm": lambda s, v: (columns(s, v), lse(s)),
+    "weighted sum and largest weight": lambda s, v: (columns(s, v) * 2, softmax(s).max(-1)),
+    "products times their weights": lambda s, v: ((s * softmax(s)).max(-1), (s * softmax(s)).min(-1)),
+    "weights of a sum that has more": lambda s, v: (exponential(s) / (exponential(s).sum(-1, keepdims=True) + 1) @ v,),
+}
+
+
+def exponential(x: Any) -> Any:
+    return x.exp() if isinstance(x, Tensor) else np.exp(x)
+
+
+@pytest.mark.parametrize("results", SHARED)
+@pytest.mark.parametrize(("rows", "keys"), [(40, 45), (33, 130)])
+def test_results_of_the_same_products_are_stored_by_one_kernel(results: str, rows: int, keys: int) -> None:
+    arrays = data((2, rows, 8), (2, keys, 8), (2, keys, 12))
+    tensors = [Tensor(a) for a in arrays]
+    want = SHARED[results](arrays[0].astype(np.float64) @ arrays[1].swapaxes(-1, -2), arrays[2])
+    for target in (webgpu_target(), nvidia_target()):
+        places = [Tensor.empty(*w.shape, dtype=dtypes.int32 if w.dtype.kind == "i" else dtypes.float32) for w in want]
+
+        def step(places: list[Tensor] = places) -> list[Tensor]:
+            values = SHARED[results](tensors[0] @ tensors[1].transpose(-1, -2), tensors[2])
+            return [p.assign(v) for p, v in zip(places, values, strict=True)]
+
+        (call,) = capture(step, target).calls
+        program = program_for(call.kernel, target)
+        assert any(line.startswith("whole_row") for line in program.schedule)
+        memory = {t.uop.buffer: a for t, a in zip(tensors, arrays)}
+        memory |= {p.uop.buffer: np.zeros(w.shape, p.dtype.numpy) for p, w in zip(places, want, strict=True)}
+        got = dict(zip(call.buffers, run(program, target, [memory[b] for b in call.buffers], {}), strict=True))
+        for p, w in zip(places, want, strict=True):
+            np.testing.assert_allclose(got[p.uop.buffer].reshape(w.shape), w, rtol=1e-4, atol=1e-4)
+
+
+def test_results_that_need_each_other_or_other_columns_share_no_kernel() -> None:
+    q, k, v = Tensor.empty(2, 40, 8), Tensor.empty(2, 130, 8), Tensor.empty(2, 130, 24)
+
+    def products() -> Tensor:
+        return q @ k.transpose(-1, -2)
+
+    def needs() -> Tensor:  # the second reads a row's numbers that the first has stored, of other rows
+        first = products().max(-1)
+        return first.realize(((products() - first.flip(1).reshape(2, 40, 1)).exp()).sum(-1))
+
+    def widths() -> Tensor:
+        weights = products().softmax(-1)
+        return (weights @ v).realize(weights @ v[:, :, :16])
+
+    for make in (needs, widths):
+        calls = capture(make, webgpu_target()).calls
+        assert any(c.buffers[0].arg.size == 2 * 40 * 130 for c in calls)
 
 
 def test_products_of_a_few_rows_are_dealt_out_along_their_columns() -> None:

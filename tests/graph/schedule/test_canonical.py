@@ -33,7 +33,7 @@ def buffer(number: int, *shape: int) -> UOp:
 
 def canonical_form(node: UOp, *memories: UOp) -> canonical.Canonical:
     target = UOp(Ops.BUFFER, F32, (), BufferArg(Space.DEVICE, 20000, 6))
-    return canonical.canonical_form(node, target, lambda u: (u, u) if u.op is Ops.BUFFER else None)
+    return canonical.canonical_form(node, [target], lambda u: (u, u) if u.op is Ops.BUFFER else None)
 
 
 def test_forms_forget_which_memory_is_read() -> None:

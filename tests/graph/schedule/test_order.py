@@ -76,13 +76,13 @@ def test_placeholders_stand_for_leaves() -> None:
     a, b = buffer(0, 2, 3), buffer(1, 2, 3)
     target = new_buffer(6, F32)
     value = (a + b) * a
-    form = canonical_form(value, target, lambda u: (u, u) if u.op is Ops.BUFFER else None)
+    form = canonical_form(value, [target], lambda u: (u, u) if u.op is Ops.BUFFER else None)
     found = {p[0]: p[1].arg for u in toposort([form.root]) if (p := placeholder(u)) is not None}
     assert {k: (arg.slot, arg.size) for k, arg in found.items()} == {0: (1, 6), 1: (2, 6)}
     assert form.leaves == (a.src[0], b.src[0]) and form.memories == (target, a.src[0], b.src[0])
     assert placeholder(value) is None and placeholder(stored(value)) is None
     # a leaf that is read in another shape is still its memory
-    whole = canonical_form(value, target, lambda u: (u, u.src[0]) if u in (a, b) else None)
+    whole = canonical_form(value, [target], lambda u: (u, u.src[0]) if u in (a, b) else None)
     shaped = [u for u in toposort([whole.root]) if placeholder(u) is not None]
     assert [(u.shape, u.src[0].op) for u in shaped] == [((2, 3), Ops.RESHAPE)] * 2
 
@@ -92,14 +92,14 @@ def test_updates_of_one_form() -> None:
     forms = set()
     for number in (3, 4):
         update = UOp(Ops.ASSIGN, F32, (buffer(0, 6), buffer(1, 6) + 1.0), number)
-        form = canonical_form(update, update.src[0].src[0], lambda u: (u, u) if u.op is Ops.BUFFER else None)
+        form = canonical_form(update, [update.src[0].src[0]], lambda u: (u, u) if u.op is Ops.BUFFER else None)
         assert form.memories[0] is update.src[0].src[0] and form.root.arg is None
         forms.add(form.root)
     assert len(forms) == 1
     # the node itself is computed, whatever leaf says of it
     top = buffer(1, 6) + 1.0
     assert (
-        canonical_form(top, new_buffer(6, F32), lambda u: (u, u) if u.op in (Ops.BUFFER, Ops.ADD) else None).root.op
+        canonical_form(top, [new_buffer(6, F32)], lambda u: (u, u) if u.op in (Ops.BUFFER, Ops.ADD) else None).root.op
         is Ops.ADD
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 
+from tinyweb.dtype import DType
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.target import Target
@@ -69,15 +71,19 @@ def staged_bytes(kernel: UOp, space: Space) -> int:
     return sum(u.dtype.nbytes(count * u.arg.slots) for u, count in copies if u.arg.space is space)
 
 
-def exchange_bytes(kernel: UOp) -> list[int]:
-    """Of shared memory, through which threads exchange what they have reduced, at most, for each such reduction."""
-    threads, found = threads_of(kernel), []
+def exchange_bytes(kernel: UOp) -> list[Counter[DType]]:
+    """Of shared memory of each type, through which threads exchange what they have reduced, at most: of reductions that
+    need nothing of such others, of those that need their results, and so on. Those of a stage may share their loops.
+    """
+    threads, found, stages = threads_of(kernel), list[Counter[DType]](), dict[UOp, int]()
     for u in kernel.toposort():
         dims = {r.arg.dim for r in u.src[1:] if r.arg.kind is AxisKind.THREAD} if u.op is Ops.REDUCE else ()
+        stage = stages[u] = max((stages[s] for s in u.src), default=0) + bool(dims)
         if dims:
             count, teams = (prod(n for d, n in threads.items() if (d in dims) == mine) for mine in (True, False))
             second = exchange_step(count) if count > FLAT_EXCHANGE else 0
-            found.append(u.dtype.nbytes(_elements(u) * teams * (count + second)))
+            found += [Counter()] * (stage - len(found))
+            found[stage - 1] += Counter({u.dtype: u.dtype.nbytes(_elements(u) * teams * (count + second))})
     return found
 
 

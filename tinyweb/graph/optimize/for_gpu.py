@@ -454,7 +454,7 @@ def share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
     """
     mark, axes = b.mark(), [r for r in dominant.src[1:] if b.left(r)]
     while (total := group(b, along(b.k, b.k.loads_of(dominant), axes), count, dims)) > 1:
-        if sum(exchange_bytes(b.kernel)) <= b.target.shared_bytes:
+        if sum(stage.total() for stage in exchange_bytes(b.kernel)) <= b.target.shared_bytes:
             break
         b.back(mark)
         count //= 2

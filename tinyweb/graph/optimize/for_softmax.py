@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -362,9 +363,12 @@ def schedule_whole_rows(b: Builder) -> bool:
 
 def _workgroup_bytes(kernel: UOp) -> int:
     """Shared memory of rows that are held: weights are stored while threads still read what was reduced before them;
-    sums of columns are exchanged where weights were."""
-    exchanged = exchange_bytes(kernel)
-    return max([staged_bytes(kernel, Space.SHARED) + min(exchanged, default=0), *exchanged])
+    sums of columns are exchanged where weights were, and the sums of one stage where those of the last were, if they
+    are of its type."""
+    stages = exchange_bytes(kernel)
+    exchanged = Counter({dtype: max(stage[dtype] for stage in stages) for stage in stages for dtype in stage})
+    first = min((stage.total() for stage in stages), default=0)
+    return max(staged_bytes(kernel, Space.SHARED) + first, exchanged.total())
 
 
 def _shares_of_rows(b: Builder, found: WholeRows, across: int, size: int) -> list[tuple[int, int]]:

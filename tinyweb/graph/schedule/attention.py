@@ -47,7 +47,7 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
             u = todo.pop()
             if u in seen or u is end:
                 continue
-            if len(between) == MOST_BETWEEN or not _along(u, length):
+            if len(between) == MOST_BETWEEN or not is_along(u, length):
                 return []
             seen.add(u)
             between.append(u)
@@ -55,12 +55,12 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
             todo.extend(post_dominators.users[u])
         if end.op is Ops.REDUCE:
             rows, sums = numel_max(maximum.shape), numel_max(end.shape)
-            fits = end.arg[0] is Ops.ADD and _along(end, length) and exponential
+            fits = end.arg[0] is Ops.ADD and is_along(end, length) and exponential
             return between if fits and rows < sums <= WIDEST * rows else []
         seen.add(end)
         between.append(end)
         exponential = exponential or end.op is Ops.EXP
-        if len(between) >= MOST_BETWEEN or not _along(end, length):
+        if len(between) >= MOST_BETWEEN or not is_along(end, length):
             return []
         todo = list(post_dominators.users[end])
         if post_dominators.of[end] is end:
@@ -73,7 +73,7 @@ def reduced_away(order: Sequence[UOp], post_dominators: PostDominators) -> dict[
     """For reductions along rows of products of which nothing but one number for each row is left (a maximum, its
     place, the logarithm of a sum of exponentials), the nodes from the products up to there, which is the last one."""
     rows = (u for u in order if u.op is Ops.REDUCE and len(u.arg[1]) == 1 and _is_product(u.src[0]))
-    return {u: nodes for u in rows if not _is_sum(u) and (nodes := _reduced_away(u, post_dominators))}
+    return {u: nodes for u in rows if not is_sum(u) and (nodes := _reduced_away(u, post_dominators))}
 
 
 def _reduced_away(first: UOp, post_dominators: PostDominators) -> list[UOp]:
@@ -87,11 +87,11 @@ def _reduced_away(first: UOp, post_dominators: PostDominators) -> list[UOp]:
             u = todo.pop()
             if u in between or u is end:
                 continue
-            if len(between) == MOST_BETWEEN or (u is not scores and not _along(u, length)):
+            if len(between) == MOST_BETWEEN or (u is not scores and not is_along(u, length)):
                 return []
             between[u] = None
             todo.extend(post_dominators.users[u])
-        if end.op is Ops.SINK or not _along(end, length):
+        if end.op is Ops.SINK or not is_along(end, length):
             return []
         todo = [end]
     return [*between, end]
@@ -137,7 +137,7 @@ def _is_weight(u: UOp) -> bool:
     return not linear and _is_product(u)
 
 
-def _is_sum(u: UOp) -> bool:
+def is_sum(u: UOp) -> bool:
     """Whether a reduction of products is a sum of them, in parts."""
     stack, seen, linear = [u.src[0]], {u.src[0]}, u.arg[0] is Ops.ADD
     while linear and stack:
@@ -198,7 +198,7 @@ def _axis_in(u: UOp, x: UOp, axis: int) -> int | None:
     return axis
 
 
-def _along(u: UOp, length: Size) -> bool:
+def is_along(u: UOp, length: Size) -> bool:
     """Elementwise work, or movement, or a reduce along a row of that length."""
     if u.op is Ops.REDUCE:
         (axis, *more) = u.arg[1]

@@ -6,7 +6,7 @@ of them is turned into a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyweb.graph.ir import Ops, Ordered, ParamArg, UOp
@@ -16,7 +16,7 @@ from tinyweb.graph.ir import Ops, Ordered, ParamArg, UOp
 class Canonical:
     """`leaves[i]` is the node that the placeholder numbered i stands for; `memories[k]` the BUFFER behind PARAM k.
 
-    Memory 0 is what the kernel stores to.
+    The first memories are what the kernel stores to.
     """
 
     root: UOp
@@ -24,11 +24,11 @@ class Canonical:
     memories: tuple[UOp, ...]
 
 
-def canonical_form(node: UOp, target: UOp, leaf: Callable[[UOp], tuple[UOp, UOp] | None]) -> Canonical:
-    """The form of `node`, to be stored to the BUFFER `target`. `leaf(u)` is (the node read instead of u, its BUFFER)
-    where u is not computed but read; it is not asked about `node` itself."""
+def canonical_form(node: UOp, targets: Sequence[UOp], leaf: Callable[[UOp], tuple[UOp, UOp] | None]) -> Canonical:
+    """The form of `node`, to be stored to a BUFFER; of a SINK, each source to one of `targets`. `leaf(u)` is (the node
+    read instead of u, its BUFFER) where u is not computed but read; it is not asked about `node` itself."""
     leaves: list[UOp] = []
-    memories = {target: 0}
+    memories = {target: i for i, target in enumerate(targets)}
     done: dict[UOp, UOp] = {}
     above: list[tuple[UOp, Iterator[UOp]]] = []
     u, rest = node, iter(node.src)

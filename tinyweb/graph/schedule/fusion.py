@@ -35,6 +35,7 @@ from tinyweb.graph.schedule.calls import MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.recomputation import is_summed, worth_storing, worth_storing_once
+from tinyweb.graph.schedule.shared_rows import SharedRows, shared_rows
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.target import Target
 
@@ -105,8 +106,9 @@ class Fusion:
     """Decides for the graph below `root`; the answer is `realized`, in an order in which they can be computed.
 
     `attention` has the maxima of the scores that get no memory; `held` the reductions of products that get none because
-    workgroups hold rows of them. Those that are `stored` do get memory. Sums that are
-    `apart` get memory before they are broadcast; `cheaper` are those that would better have been among them.
+    workgroups hold rows of them; `shared` products of which several results are made, by one kernel. Those that are
+    `stored` do get memory. Sums that are `apart` get memory before they are broadcast; `cheaper` are those that would
+    better have been among them.
     """
 
     def __init__(
@@ -131,13 +133,25 @@ class Fusion:
         order = toposort([root])
         found = candidates(order, self.post_dominators)
         held: dict[UOp, list[UOp]] = {}
+        self.shared: list[SharedRows] = []
         if shared_bytes:
             held = reduced_away(order, self.post_dominators) | weighting(order, self.post_dominators)
+            known = {*found, *held}
+            self.shared = [
+                s
+                for s in shared_rows(order, self.post_dominators)
+                if s.products not in stored and (len(s.ends) > 1 or s.between.isdisjoint(known))
+            ]
+            among = frozenset[UOp]().union(*(s.between for s in self.shared))
+            found, held = ({u: nodes for u, nodes in of.items() if u not in among} for of in (found, held))
         self.held = frozenset(held) - frozenset(found) - stored
         self.attention = frozenset(found) - stored
         self.streamed = {u for maximum in self.attention for u in found[maximum]}
         self.streamed.update(u for first in self.held for u in held[first][:-1])
+        self.streamed.update(u for shared in self.shared for u in shared.between)
         self.ends = {held[first][-1] for first in self.held}
+        results = {u for shared in self.shared for u in shared.ends - shared.between}
+        self.results = {u for u in results if not all(map(is_memory, self.post_dominators.users[u]))}
         self.converted: set[UOp] = set()
         for maximum in self.attention:
             self.converted.update(halves(maximum, found[maximum], self.post_dominators, converted_uses))
@@ -159,7 +173,7 @@ class Fusion:
             self._realize(u)
             return
         self.state[u] = state
-        if u in self.converted or (u in self.ends and u.op is not Ops.REDUCE):
+        if u in self.converted or u in self.results or (u in self.ends and u.op is not Ops.REDUCE):
             self._realize(u)
             return
         if state.kind is Kind.NONE and u.op in ELEMENTWISE and state.inputs:

@@ -27,7 +27,7 @@ from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.movement import reshape
 from tinyweb.graph.ir.spec import spec_level, verify
 from tinyweb.graph.ir.tensor_spec import tensor_spec
-from tinyweb.graph.schedule.attention import unmerged
+from tinyweb.graph.schedule.attention import softmaxes, unmerged
 from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
@@ -36,6 +36,7 @@ from tinyweb.graph.schedule.known import Parts, known
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import below, expand_ordered
+from tinyweb.graph.schedule.shared_rows import by_rows
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.whole_rows import held_rows
 from tinyweb.graph.schedule.work import repeats, verify_work
@@ -71,14 +72,17 @@ class Schedule:
 
 @dataclass
 class _Store:
-    """What one realised node asks of its kernel."""
+    """What one realised node, or several (a SINK), ask of their kernel."""
 
     node: UOp
-    memory: UOp
     form: UOp
     kernel: UOp | None = None
     buffers: tuple[UOp, ...] = ()
     reads: frozenset[UOp] = frozenset()  # the nodes whose memory it loads (a BUFFER, or an ASSIGN's version of it)
+
+    @property
+    def nodes(self) -> tuple[UOp, ...]:
+        return self.node.src if self.node.op is Ops.SINK else (self.node,)
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,12 @@ def build(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Built
     return _built(_strip(roots, target.scattered_stores), target)
 
 
-def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
-    """The kernels of roots without what only gradients ask for."""
+def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = True) -> Built:
+    """The kernels of roots without what only gradients ask for. `rows`: sums of what is made of products are sums of
+    the sums of rows, if all these are held."""
+    given, split = roots, frozenset[UOp]()
+    if rows and target.shared_bytes:
+        roots, split = by_rows(roots)
     roots, scratch = expand_ordered(roots, new_buffer)
     recipes: dict[UOp, _Recipe] = {}
     stored: frozenset[UOp] = frozenset()
@@ -147,8 +155,10 @@ def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
             continue
+        if not split <= fusion.held:
+            return _built(given, target, rows=False)
         memory = _memory(fusion)
-        stores = [_build(node, memory, recipes) for node in memory]
+        stores = _together(fusion, [_build(node, memory, recipes) for node in memory], memory, recipes)
         if repeated := _repeated(fusion, stores, target):
             stored |= repeated
             continue
@@ -214,13 +224,12 @@ def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Ta
     """The maxima of scores without memory in kernels that would compute them more than once, and the reductions of
     products whose rows no workgroup holds."""
     found: set[UOp] = set()
-    for s in stores if fusion.attention or fusion.held else ():
-        todo, inside = [s.node], {s.node}
-        while todo:
-            for u in todo.pop().src:
-                if u not in inside and u not in fusion.realized:
-                    inside.add(u)
-                    todo.append(u)
+    for s in stores if fusion.attention or fusion.held or fusion.shared else ():
+        inside = _inside(fusion, s)
+        for shared in fusion.shared if s.kernel is not None else ():
+            alone = len(shared.ends) > 1 and s.node.op is not Ops.SINK
+            if shared.products in inside and (alone or not _is_one_pass(s, target)):
+                found.add(shared.products)
         maxima = inside & fusion.attention
         held = inside & fusion.held
         if s.kernel is not None and (maxima or held):
@@ -228,6 +237,56 @@ def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Ta
             found |= maxima if again else set()
             found |= held if again or held_rows(s.kernel, target) is None else set()
     return frozenset(found)
+
+
+def _inside(fusion: Fusion, s: _Store) -> set[UOp]:
+    """The nodes that a kernel computes."""
+    todo, inside = [*s.nodes], {*s.nodes}
+    while todo:
+        for u in todo.pop().src:
+            if u not in inside and u not in fusion.realized:
+                inside.add(u)
+                todo.append(u)
+    return inside
+
+
+def _is_one_pass(s: _Store, target: Target | type[Target]) -> bool:
+    """Whether a kernel computes each product of its rows once, and holds it until all that is made of it is known."""
+    assert s.kernel is not None
+    one = held_rows(s.kernel, target) is not None or softmaxes(s.kernel)
+    return bool(one) and not repeats(s.form, s.kernel, target)
+
+
+def _together(
+    fusion: Fusion, stores: list[_Store], memory: dict[UOp, UOp], recipes: dict[UOp, _Recipe]
+) -> list[_Store]:
+    """With one kernel for results of the same rows of products, where none needs another, none is written over, and
+    their axes are the same."""
+    for shared in fusion.shared:
+        some = [s for s in stores if s.kernel is not None and shared.products in _inside(fusion, s)]
+        if len(some) < 2 or any(isinstance(n.arg, Ordered) for s in some for n in s.nodes):
+            continue
+        needs = {n: s.reads for s in stores for n in s.nodes}
+        above, todo = set[UOp](), [r for s in some for r in s.reads]
+        while todo:
+            r = todo.pop()
+            if r not in above:
+                above.add(r)
+                todo += needs.get(r, ())
+        nodes = tuple(n for s in some for n in s.nodes)
+        if not above.isdisjoint(nodes):
+            continue
+        both = _build(UOp(Ops.SINK, dtypes.void, nodes), memory, recipes)
+        assert both.kernel is not None
+        read = {u.src[0] for u in both.kernel.toposort() if u.op is Ops.LOAD}
+        written = {u.src[0] for u in both.kernel.src}
+        axes = frozenset[UOp]().union(*(u.ranges for u in both.kernel.src))
+        alike = len({r.arg.name for r in axes}) == len(axes)
+        apart = len(written) == len(nodes) and read.isdisjoint(written)
+        if alike and apart and len(both.buffers) <= fusion.max_inputs + 1:
+            stores = [s for s in stores if s not in some[:-1]]
+            stores[stores.index(some[-1])] = both
+    return stores
 
 
 def _memory(fusion: Fusion) -> dict[UOp, UOp]:
@@ -243,31 +302,34 @@ def _memory(fusion: Fusion) -> dict[UOp, UOp]:
 def _build(
     node: UOp, memory: dict[UOp, UOp], recipes: dict[UOp, _Recipe], copies: dict[UOp, UOp] | None = None
 ) -> _Store:
-    """The kernel that computes `node` into its memory. Of `copies` it reads the values instead of the keys."""
+    """The kernel that computes `node`, or all that a SINK has, into its memory. Of `copies` it reads the values instead
+    of the keys."""
+    nodes = node.src if node.op is Ops.SINK else (node,)
 
     def leaf(u: UOp) -> tuple[UOp, UOp] | None:
+        if u in nodes:
+            return None
         if copies and u in copies:
             u = copies[u]
         if u.op is Ops.BUFFER:
             return u, u
         return (u, memory[u]) if u in memory else None
 
-    target = memory[node]
-    form = canonical_form(node, target, leaf)
+    targets = [memory[n] for n in nodes]
+    form = canonical_form(node, targets, leaf)
     recipe = recipes.get(form.root)
     if recipe is None:
-        recipe = recipes[form.root] = _recipe(form.root, target)
+        recipe = recipes[form.root] = _recipe(form.root, targets)
     if recipe.kernel is None:
-        return _Store(node, target, form.root)
+        return _Store(node, form.root)
     reads = {form.leaves[i] for i in recipe.reads}
-    if node.op is Ops.ASSIGN and (version := _replaced(node)).op is Ops.ASSIGN:
-        reads.add(version)
+    reads.update(v for n in nodes if n.op is Ops.ASSIGN and (v := _replaced(n)).op is Ops.ASSIGN)
     buffers = tuple(form.memories[k] for k in recipe.slots)
-    return _Store(node, target, form.root, recipe.kernel, buffers, frozenset(reads))
+    return _Store(node, form.root, recipe.kernel, buffers, frozenset(reads))
 
 
-def _recipe(node: UOp, target: UOp) -> _Recipe:
-    """The kernel of a form that stores to memory like `target`."""
+def _recipe(form: UOp, targets: Sequence[UOp]) -> _Recipe:
+    """The kernel of a form that stores to memory like `targets`."""
     slots: dict[int, UOp] = {}
     reads: set[int] = set()
 
@@ -283,12 +345,24 @@ def _recipe(node: UOp, target: UOp) -> _Recipe:
             slots[param.arg.slot] = param.replace(arg=ParamArg(len(slots), param.arg.size))
         return slots[param.arg.slot]
 
-    out = slot(UOp(Ops.PARAM, target.dtype, (), ParamArg(0, target.arg.size)))
+    outs = [slot(UOp(Ops.PARAM, t.dtype, (), ParamArg(i, t.arg.size))) for i, t in enumerate(targets)]
     build = ElementBuilder(leaf, slot)
-    value_node = node.src[1] if node.op is Ops.ASSIGN else node
+    stores: list[UOp] = []
+    for node, out in zip(form.src if form.op is Ops.SINK else (form,), outs, strict=True):
+        value_node = node.src[1] if node.op is Ops.ASSIGN else node
+        if any(size_max(s) == 0 for s in value_node.shape):
+            return _Recipe()
+        stores += _stores(node, value_node, out, build)
+    kernel = simplify(UOp(Ops.SINK, dtypes.void, tuple(stores), KernelInfo()))
+    # memory that simplification found to be unused is dropped
+    kernel, kept = numbered(kernel)
+    order = list(slots)
+    return _Recipe(kernel, tuple(order[i] for i in kept), frozenset(reads))
+
+
+def _stores(node: UOp, value_node: UOp, out: UOp, build: ElementBuilder) -> list[UOp]:
+    """What puts each element of a form's node to its place in `out`."""
     shape = value_node.shape
-    if any(size_max(s) == 0 for s in shape):
-        return _Recipe()
     ordered = node.arg.axis if isinstance(node.arg, Ordered) else None
     apart = shape if ordered is not None else unmerged(value_node)
     index = tuple(
@@ -316,11 +390,7 @@ def _recipe(node: UOp, target: UOp) -> _Recipe:
         trace = address(node.src[2], index)
         assert picked is not None and trace is not None
         stores.append(out.store(trace, picked))
-    kernel = simplify(UOp(Ops.SINK, dtypes.void, tuple(stores), KernelInfo()))
-    # memory that simplification found to be unused is dropped
-    kernel, kept = numbered(kernel)
-    order = list(slots)
-    return _Recipe(kernel, tuple(order[i] for i in kept), frozenset(reads))
+    return stores
 
 
 def _replaced(update: UOp) -> UOp:
@@ -347,36 +417,37 @@ def _order(stores: list[_Store], memory: dict[UOp, UOp], recipes: dict[UOp, _Rec
     Where a reader needs that write itself (it uses the old and the new value) it reads a copy of the old version.
     """
     by_node = {s.node: s for s in stores}
-    needs: dict[UOp, dict[UOp, None]] = {s.node: {r: None for r in s.reads if r in by_node} for s in stores}
+    owner = {n: s.node for s in stores for n in s.nodes}
+    needs: dict[UOp, dict[UOp, None]] = {s.node: {owner[r]: None for r in s.reads if r in owner} for s in stores}
     readers: dict[UOp, list[UOp]] = {}
     for s in stores:
         for r in s.reads:
             readers.setdefault(r, []).append(s.node)
-    before = [  # (reader of a version, the update that replaces it)
-        (r, s.node)
+    before = [  # (reader of a version, what updates it, the version)
+        (r, s.node, _replaced(n))
         for s in stores
-        if s.node.op is Ops.ASSIGN
-        for r in readers.get(_replaced(s.node), ())
+        for n in s.nodes
+        if n.op is Ops.ASSIGN
+        for r in readers.get(_replaced(n), ())
         if r is not s.node
     ]
     everything = {n: dict(needed) for n, needed in needs.items()}
-    for r, update in before:
+    for r, update, _ in before:
         everything[update][r] = None
     ordered = _sorted(everything)
     if ordered is not None:
         return [by_node[n] for n in ordered]
     late: dict[UOp, dict[UOp, UOp]] = {}
-    for r, update in before:
+    for r, update, old in before:
         if not _is_needed(update, r, needs):
             needs[update][r] = None
             continue
-        old = _replaced(update)
         copy = UOp(Ops.CONTIGUOUS, old.dtype, (old,))
         late.setdefault(r, {})[old] = copy
         if copy not in memory:
             memory[copy] = new_buffer(numel_max(old.shape), old.dtype)
             by_node[copy] = _build(copy, memory, recipes)
-            needs[copy] = {old: None} if old.op is Ops.ASSIGN else {}
+            needs[copy] = {owner[old]: None} if old.op is Ops.ASSIGN else {}
         needs[update][copy] = needs[r][copy] = None
     for r, copies in late.items():
         by_node[r] = _build(r, memory, recipes, copies)

@@ -22,7 +22,7 @@ LAUNCH = 1 << 14  # steps that take no longer than launching another kernel does
 def needed(form: UOp) -> int:
     """Steps of the reductions of a form, each computed once."""
     total = 0
-    stack, seen = [form], {form}
+    stack, seen = [*form.src] if form.op is Ops.SINK else [form], {form}
     while stack:
         u = stack.pop()
         if u.op is Ops.REDUCE:
