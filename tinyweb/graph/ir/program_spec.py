@@ -142,17 +142,17 @@ def loops_nest(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
 def values_inside_their_loop(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     """A value made in a loop is not used after it; memory is, through AFTER(memory, END)."""
     home: dict[UOp, tuple[UOp, ...]] = {}
-    opened: list[UOp] = []
+    here: tuple[UOp, ...] = ()  # the loops that are open
     passive = (Ops.AFTER, Ops.END, Ops.BARRIER)
     for u in nodes:
-        if u.op is Ops.END and opened:
-            opened.pop()
+        if u.op is Ops.END:
+            here = here[:-1]
         if u.op is Ops.RANGE:
-            opened.append(u)
-        here = tuple(opened)
+            here = (*here, u)
         for s in u.src:
             if (
-                u.op not in passive
+                home[s] is not here
+                and u.op not in passive
                 and home[s] != here[: len(home[s])]
                 and s.dtype is not dtypes.void
                 and not is_memory(s)

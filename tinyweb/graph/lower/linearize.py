@@ -15,10 +15,10 @@ def linearize(sink: UOp) -> list[UOp]:
     order = _order(sink)
     position = {u: i for i, u in enumerate(order)}
     end_of = {u.src[-1]: u for u in order if u.op is Ops.END}
-    for u in order:
-        u.ranges  # noqa: B018  (cached on the node; asked for sources first, so that the recursion stays shallow)
     depth = _depths(end_of)
-    scopes = {u: max(u.ranges, key=lambda r: depth[r], default=None) for u in order}
+    loops = {u.ranges for u in order}  # most nodes share their set with others
+    innermost = {ranges: max(ranges, key=depth.__getitem__, default=None) for ranges in loops}
+    scopes = {u: innermost[u.ranges] for u in order}
     around = {r: scopes[end] for r, end in end_of.items()}
     unsafe = _unsafe(order)
     used: dict[UOp, set[UOp | None]] = {}

@@ -8,7 +8,7 @@ from math import prod
 
 from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, axis_size, size_max
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of, updates_in_place
-from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
+from tinyweb.graph.symbolic import const_factor, simplify, split_by, substitute_ranges
 
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 
@@ -97,11 +97,17 @@ class Analysis:
                 UOp(Ops.RANGE, r.dtype, (as_index(size),), Axis(f" {name}", r.arg.order))
                 for name, size in (("outer", max(self.size(r) // width, 1)), ("inner", width))
             )
-            self._in_blocks[key] = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
+            if (whole := self.split(access, r)) is not None:
+                stride, rest = whole
+                self._in_blocks[key] = stride, simplify(rest + outer * (width * stride))
+            else:
+                self._in_blocks[key] = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
         return self._in_blocks[key]
 
     def follows(self, access: UOp, r: UOp, width: int, aligned: bool = True) -> bool:
         """Whether (aligned) blocks of `width` steps of the axis walk over neighbours, maybe through a division."""
+        if not aligned and (whole := self.split(access, r)) is not None:
+            return whole[0] == 1
         stride, rest = self.in_blocks(access, r, width) or (0, r)
         return stride == 1 and not (aligned and const_factor(rest) % width)
 

@@ -24,14 +24,17 @@ def borders(nodes: Iterable[UOp], r: UOp, most: int = sys.maxsize) -> tuple[int,
     if not isinstance(size, int):
         return ()
     kinds = (Ops.LESS, Ops.MAX, Ops.MOD, Ops.FLOORDIV)
-    varying = [u for u in nodes if u.op in kinds and r in u.ranges and u.src[0].dtype.is_int]
-    found = {b for u in varying for b in _changes(u, r) if 0 < b < size}
-    for start, end in pairwise((0, *sorted(found), size) if found else ()):
+    changes = {u: _changes(u, r) for u in nodes if u.op in kinds and r in u.ranges and u.src[0].dtype.is_int}
+    found = {b for at in changes.values() for b in at if 0 < b < size}
+    if not found:
+        return ()
+    hidden = UOp(Ops.SINK, src=tuple(u for u, at in changes.items() if not at))
+    for start, end in pairwise((0, *sorted(found), size)):
         if len(found) >= most:
             break
-        # what was hidden in an expression that is decided in this part
+        # what was hidden in an expression that is decided in this part: all at once, as they share most of their nodes
         part = r.replace(src=(as_index(end - start),))
-        inside = (simplify(substitute(u, {r: part + start})) for u in varying if not _changes(u, r))
+        inside = simplify(substitute(hidden, {r: part + start})).src
         found |= {start + b for u in inside for b in borders(u.toposort(), part, most)}
     return tuple(sorted(found))
 

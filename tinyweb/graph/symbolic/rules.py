@@ -69,12 +69,15 @@ def single_value(u: UOp) -> UOp | None:
     return to_constant(u, low) if low == high else None
 
 
+COUNTED = frozenset({Ops.RANGE, Ops.VARIABLE})
+
+
 def constant_source(u: UOp) -> UOp | None:
     """A loop of one step counts 0, a variable of one value is that value. REDUCE and END go on naming the RANGE."""
     looked_at = u.src[:1] if u.op is Ops.REDUCE else u.src
     fixed: dict[UOp, UOp] = {}
     for s in looked_at:
-        if s.op in (Ops.RANGE, Ops.VARIABLE) and s.vmin == s.vmax:
+        if s.op in COUNTED and s.vmin == s.vmax:
             fixed[s] = UOp.const(s.vmin, s.dtype)
     return u.replace(src=(*(fixed.get(s, s) for s in looked_at), *u.src[len(looked_at) :])) if fixed else None
 
