@@ -27,6 +27,7 @@ def pool(name: str, x: np.ndarray, *arguments, sample: bool = False, gradient: b
 
 LINE, PLANE, CUBE = data(2, 3, 11), data(2, 3, 7, 8), data(1, 2, 5, 6, 4)
 TIES = np.float32([[[[0, 0, 1, 1], [0, 0, 1, 1], [2, 3, 3, 0], [3, 3, 0, 0]]]])
+LARGE = data(2, 3, 24, 20)
 NAN = np.float32([[[1, np.nan, 2, 3, -np.inf, np.inf]]])
 INTS = np.random.default_rng(0).integers(-50, 50, (1, 2, 5, 5)).astype(np.int32)
 
@@ -53,6 +54,8 @@ OPS = [
     pool("max_pool2d unbatched", data(3, 4, 4), 2),
     pool("max_pool2d whole", data(1, 2, 4, 4), 4),
     pool("max_pool2d relu", np.maximum(PLANE, 0), 2, 2),
+    pool("max_pool2d axis after axis", np.where(LARGE > 1.99, np.float32(np.nan), LARGE), 7, 1, 3, gradient=False),
+    pool("max_pool2d axis after axis indices", LARGE, (5, 6), 1, (2, 0), (2, 1), return_indices=True, gradient=False),
     pool("max_pool3d", CUBE, 2, sample=True),
     pool("max_pool3d indices", CUBE, (2, 3, 2), (1, 2, 2), (0, 1, 1), return_indices=True),
     Op("max_pool2d_int", lambda t: t.max_pool2d(3, 2, 1), (INTS,), lambda t: F.max_pool2d(t.float(), 3, 2, 1).int()),

@@ -60,8 +60,10 @@ class Normalization(Padding, Moments):
             raise ValueError(f"group_norm: {c} channels of {self.shape} do not divide into {num_groups} groups")
         x = self._wide()
         grouped = x._reshape((self.shape[0], num_groups, c // num_groups, *self.shape[2:]))
-        y = grouped._standardized(tuple(range(2, grouped.ndim)), eps)[0]._reshape(self.shape)
-        return self._scaled(y, self._per_channel(weight), self._per_channel(bias))
+        y = grouped._standardized(tuple(range(2, grouped.ndim)), eps)[0]
+        channels = (num_groups, c // num_groups, *(1,) * (self.ndim - 2))  # scaled where a group is walked over
+        scale, shift = (None if t is None else self._new(t.uop)._reshape(channels) for t in (weight, bias))
+        return self._scaled(y, scale, shift)._reshape(self.shape)
 
     def batch_norm(
         self,

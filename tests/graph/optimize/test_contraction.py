@@ -277,3 +277,26 @@ def test_windows_of_single_channels(size: int, kernel: int, stride: int, border:
     pool = capture(lambda: Tensor(x).max_pool2d(kernel, stride, border).realize()).calls[-1]
     for target in (cpu_target(16, 2), cpu_target(8, 2), wasm_target(2)):
         assert any("vector" in str(a) for a in heuristic(pool.kernel, target)), target.name
+
+
+LONG = [(300, 15, 1, 7), (259, 3, 1, 1), (601, 3, 2, 1), (256, 4, 1, 3)]
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "border"), LONG)
+def test_long_rows_are_written_out_where_they_end(size: int, kernel: int, stride: int, border: int) -> None:
+    x, w = normal(2, 6, size), normal(6, 1, kernel)
+    padded, low = (np.pad(x, ((0, 0), (0, 0), (border, border)), constant_values=v) for v in (0, -np.inf))
+    cut, lowest = (np.lib.stride_tricks.sliding_window_view(p, kernel, 2)[:, :, ::stride] for p in (padded, low))
+
+    def convolution() -> Tensor:
+        return Tensor(x).conv1d(Tensor(w), stride=stride, padding=border, groups=6).realize()
+
+    want = np.einsum("ncxi,ci->ncx", cut, w[:, 0])
+    np.testing.assert_allclose(convolution().numpy(), want, rtol=1e-4, atol=1e-4)
+    if 2 * border <= kernel:
+        np.testing.assert_array_equal(Tensor(x).max_pool1d(kernel, stride, border).numpy(), lowest.max(-1))
+    kernel_of = capture(convolution).calls[-1].kernel
+    for target in (cpu_target(16, 2), cpu_target(8, 2), wasm_target(2)):
+        loads = [u for u in lower(optimize(kernel_of, target), target).uops if u.op is Ops.LOAD]
+        gates = {x.op for u in loads for gate in u.src[2:] for x in gate.toposort()}
+        assert loads and gates <= {Ops.CONST, Ops.STACK}, target.name

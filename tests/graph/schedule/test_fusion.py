@@ -65,6 +65,20 @@ def test_a_value_that_others_read_is_copied() -> None:
     assert len(schedule([place, UOp(Ops.CONTIGUOUS, F32, ((y * 2).uop,))]).calls) == 3
 
 
+def test_rows_that_are_merged_are_computed_where_they_are_wanted() -> None:
+    """Groups of channels are normalised, scaled and stored by one kernel, though their result has no axis of groups."""
+    y = t(2, 12, 40).group_norm(3, t(12), t(12))
+    place = Tensor.empty(*y.shape).assign(y).uop
+    while place.op is not Ops.ASSIGN:
+        place = place.src[0]
+    assert len(schedule([place]).calls) == 1
+    x = Tensor.empty(2, 12, 40)
+    place = x.assign(x.group_norm(3, t(12), t(12))).uop  # reads what it replaces
+    while place.op is not Ops.ASSIGN:
+        place = place.src[0]
+    assert len(schedule([place]).calls) == 2
+
+
 # -- half floats ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("queries", "heads", "expected"), [(1, 2, 1), (7, 2, 1), (8, 2, 3), (2, 8, 3)])
 def test_half_floats_are_converted_once_where_attention_reads_them_often(

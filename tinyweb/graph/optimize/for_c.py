@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
@@ -14,7 +14,7 @@ from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.tensorize import Factor
-from tinyweb.graph.symbolic import borders, const_factor
+from tinyweb.graph.symbolic import borders, const_factor, substitute_ranges
 
 BLOCKS_PER_WORKER = 4
 AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
@@ -217,18 +217,49 @@ def windows(b: Builder, dominant: UOp) -> bool:
         return False
     lanes = b.target.vector_lanes  # whole vectors, of which the last may begin earlier: fewer to compute
     width = lanes if k.size(row) >= lanes else vector_width(b, k.stores, row, lanes)
-    bodies = -(-k.size(row) // width)
-    # the steps of a window along the row come first: with them gates are constant
-    along = sorted(bound, key=lambda q: min(k.step(u, q) or k.work for u in loads))
-    together = [q for i, q in enumerate(along) if bodies * k.volume(along[: i + 1]) <= REPEATED]
-    if width < 4 or not together:
+    if width < 4:
         return False
-    if left := b.tile(row.arg.name, width, AxisKind.VECTOR):
-        b.bind(left, AxisKind.UNROLL)
-    for q in together:
-        b.bind(q.arg.name, AxisKind.UNROLL)
+    # the steps of a window along the row come first: with them gates are constant
+    along = [q.arg.name for q in sorted(bound, key=lambda q: min(k.step(u, q) or k.work for u in loads))]
+    parts, taps = [row.arg.name], b.size(along[0])
+    if -(-k.size(row) // width) * taps > REPEATED and gated:  # too long to be written out: but for its ends
+        at = _ends(k, row, bound, [gate for u in loads for gate in u.src[2:]], width)
+        if not at:
+            return False
+        parts = [f"{row.arg.name}.{i}" for i in range(len(at) + 1)]
+        b.rewrite(Divide(row.arg.name, at))
+    for part in parts:
+        mine = [f"{q}.{part}" for q in along] if len(parts) > 1 else along
+        whole = next(r for r in b.k.outputs if r.arg.name == part)
+        bodies = -(-b.k.size(whole) // width)
+        if bodies * taps <= REPEATED:
+            if left := b.tile(part, width, AxisKind.VECTOR):
+                b.bind(left, AxisKind.UNROLL)
+        else:
+            bodies = 4  # vectors of sums: as many as steps of the arithmetic are under way
+            follow = [s for s in b.k.stores if whole in s.ranges]
+            b.tile(part, vector_width(b, follow, whole, min(bodies * lanes, b.target.max_vector)), AxisKind.VECTOR)
+        for q in mine:
+            bodies *= b.size(q)
+            if bodies <= REPEATED:
+                b.bind(q, AxisKind.UNROLL)
     share(b)
     return True
+
+
+def _ends(k: Analysis, row: UOp, bound: Sequence[UOp], gates: Sequence[UOp], width: int) -> tuple[int, ...]:
+    """Where the part of a row begins and ends, by whole vectors, in which no window is at a border; () if none is."""
+    size, found = k.size(row), set[int]()
+    for place in ({q: 0 for q in bound}, {q: k.size(q) - 1 for q in bound}):
+        found.update(*(borders(substitute_ranges(g, place).toposort(), row) for g in gates))
+    first = max((-(-b // width) * width for b in found if 2 * b <= size), default=0)
+    last = size - max((-(-(size - b) // width) * width for b in found if 2 * b > size), default=0)
+    if last - first < width:
+        return ()
+    inside = row.replace(src=(as_index(last - first),))
+    if any(inside in substitute_ranges(g, {row: inside + first}).ranges for g in gates):
+        return ()
+    return tuple(b for b in (first, last) if 0 < b < size)
 
 
 def reduction(b: Builder, dominant: UOp) -> None:

@@ -8,10 +8,13 @@ elements (Blelloch, Prefix Sums and Their Applications, 1990). So does a long re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import (
+    ELEMENTWISE,
     Ops,
     Ordered,
     Shape,
@@ -83,6 +86,37 @@ def below(u: UOp) -> UOp:
     while u.op in (Ops.RESHAPE, Ops.CONTIGUOUS):
         u = u.src[0]
     return u
+
+
+def placed(roots: Sequence[UOp], scattered: bool, realized: Container[UOp] | None = None) -> list[UOp]:
+    """The roots, each computed where it is wanted if it would be a copy: of what is put into memory as a whole or, once
+    it is known, of what is `realized`."""
+    copies = [r.op is Ops.ASSIGN and r.src[-1].op in (Ops.CONTIGUOUS, Ops.RESHAPE, Ops.PERMUTE) for r in roots]
+    uses = Counter(itertools.chain.from_iterable([u.src for u in toposort(roots)])) if any(copies) else Counter[UOp]()
+    return [_at_once(r, uses, scattered, realized) if copy else r for r, copy in zip(roots, copies)]
+
+
+def _at_once(root: UOp, uses: Mapping[UOp, int], scattered: bool, realized: Container[UOp] | None) -> UOp:
+    """A root whose memory another value is copied to as a whole, and nothing else: it is computed there, if elements
+    may be stored `scattered` also in another order."""
+    place, value, moves = below(root.src[0]), root.src[-1], list[UOp]()
+    while value.op is Ops.RESHAPE or (value.op is Ops.PERMUTE and scattered):
+        moves.append(value)
+        value = value.src[0]
+    whole = root.op is Ops.ASSIGN and not isinstance(root.arg, Ordered) and place.op is Ops.BUFFER and not uses[root]
+    if realized is None:
+        stored = value.op is Ops.CONTIGUOUS
+    else:
+        stored = value in realized and value.op in ELEMENTWISE and uses[place] == 1
+    alone = stored and all(uses[u] == 1 for u in (*moves, value))
+    if not whole or not alone or not all(isinstance(n, int) for n in (*root.src[0].shape, *value.shape)):
+        return root
+    place = reshape(place, root.src[0].shape)
+    for move in moves:
+        order = move.arg if move.op is Ops.PERMUTE else ()
+        place = UOp(Ops.PERMUTE, place.dtype, (place,), tuple(map(order.index, range(len(order))))) if order else place
+        place = reshape(place, move.src[0].shape)
+    return root.with_sources((place, value.src[0] if value.op is Ops.CONTIGUOUS else value))
 
 
 def _is_update(u: UOp) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
@@ -24,7 +23,6 @@ from tinyweb.graph.ir import (
     toposort,
 )
 from tinyweb.graph.ir.kernel_spec import kernel_spec
-from tinyweb.graph.ir.movement import reshape
 from tinyweb.graph.ir.spec import spec_level, verify
 from tinyweb.graph.ir.tensor_spec import tensor_spec
 from tinyweb.graph.schedule.attention import softmaxes, unmerged
@@ -35,7 +33,7 @@ from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index, re
 from tinyweb.graph.schedule.known import Parts, known
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
-from tinyweb.graph.schedule.ordered import below, expand_ordered
+from tinyweb.graph.schedule.ordered import expand_ordered, placed
 from tinyweb.graph.schedule.shared_rows import by_rows
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.whole_rows import held_rows
@@ -157,6 +155,10 @@ def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = Tru
             continue
         if not split <= fusion.held:
             return _built(given, target, rows=False)
+        at_once = placed(roots, target.scattered_stores, fusion.realized)
+        if at_once != roots:
+            roots = at_once
+            continue
         memory = _memory(fusion)
         stores = _together(fusion, [_build(node, memory, recipes) for node in memory], memory, recipes)
         if repeated := _repeated(fusion, stores, target):
@@ -197,27 +199,7 @@ def _strip(roots: Sequence[UOp], scattered: bool = False) -> Sequence[UOp]:
             done[u] = done[u.src[0]]
         else:
             done[u] = u.with_sources(tuple([done[s] for s in u.src]))
-    uses = Counter(itertools.chain.from_iterable([u.src for u in toposort([done[r] for r in roots])]))
-    return [_in_place(done[r], uses, scattered) for r in roots]
-
-
-def _in_place(root: UOp, uses: Mapping[UOp, int], scattered: bool) -> UOp:
-    """A root whose memory another value is copied to as a whole, and nothing else: it is computed there, if elements
-    may be stored `scattered` also in another order."""
-    place, value, moves = below(root.src[0]), root.src[-1], list[UOp]()
-    while value.op is Ops.RESHAPE or (value.op is Ops.PERMUTE and scattered):
-        moves.append(value)
-        value = value.src[0]
-    whole = root.op is Ops.ASSIGN and not isinstance(root.arg, Ordered) and place.op is Ops.BUFFER and not uses[root]
-    alone = value.op is Ops.CONTIGUOUS and all(uses[u] == 1 for u in (*moves, value))
-    if not whole or not alone or not all(isinstance(n, int) for n in (*root.src[0].shape, *value.shape)):
-        return root
-    place = reshape(place, root.src[0].shape)
-    for move in moves:
-        order = move.arg if move.op is Ops.PERMUTE else ()
-        place = UOp(Ops.PERMUTE, place.dtype, (place,), tuple(map(order.index, range(len(order))))) if order else place
-        place = reshape(place, move.src[0].shape)
-    return root.with_sources((place, value.src[0]))
+    return placed([done[r] for r in roots], scattered)
 
 
 def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Target]) -> frozenset[UOp]:
