@@ -47,7 +47,8 @@ AGAIN = (
     "Llama, biases", "Qwen 2, windows", "Phi-4 mini, short", "Cohere, norms", "GPT-NeoX, in a row", "Phi-2, norms",
     "StableLM, side by side", "EXAONE 4, windows", "Llama 4, no experts", "LFM2, biases", "Mamba-2, biases",
     "Granite 4, experts", "MPT, three heads", "yarn", "linear", "Ministral", "SmolLM 3", "Phi-3", "Gemma", "OLMo 3",
-    "Cohere 2", "ERNIE 4.5", "StarCoder 2", "Qwen3-MoE", "Granite-MoE", "OLMoE", "Bamba",
+    "Cohere 2", "ERNIE 4.5", "StarCoder 2", "Qwen3-MoE", "Granite-MoE", "OLMoE", "Bamba", "Falcon Mamba",
+    "DeepSeek-V2 Lite", "Qwen 2",
 )  # fmt: skip
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20

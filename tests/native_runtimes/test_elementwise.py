@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.native_runtimes.devices import LESS_HIP
+from tests.native_runtimes.devices import BROWSERS, LESS_HIP, PROCESSORS, TEXTS
 from tests.native_runtimes.programs import elementwise, launch, splat
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp
@@ -127,7 +127,17 @@ def computable(runtime: Runtime, types: tuple[DType, ...]) -> list[DType]:
     return [t for t in types if t in runtime.target.arithmetic]
 
 
-@pytest.mark.parametrize("name", BINARY)
+def in_turn(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Each operation on every runtime, but on one of those whose text Clang compiles: for AMD's GPUs the longest."""
+    cases = []
+    for i, name in enumerate(names):
+        for runtime in (*PROCESSORS, *BROWSERS, "OPENCL", *TEXTS):
+            later = runtime in ("OPENCL", TEXTS[i % 4 == 0])
+            cases.append(pytest.param(runtime, name, marks=pytest.mark.slow if later else ()))
+    return pytest.mark.parametrize(("runtime", "name"), cases, indirect=["runtime"])
+
+
+@in_turn(BINARY)
 def test_binary(runtime: Runtime, name: str) -> None:
     cases = []
     operation, reference, types = BINARY[name]
@@ -142,7 +152,7 @@ def test_binary(runtime: Runtime, name: str) -> None:
     check(runtime, cases)
 
 
-@pytest.mark.parametrize("name", UNARY)
+@in_turn(UNARY)
 def test_unary(runtime: Runtime, name: str) -> None:
     cases = []
     operation, reference, types = UNARY[name]

@@ -25,6 +25,7 @@ from tinyweb.nn.quantize import (
     quantize_groups,
     quantize_ranges,
 )
+from tinyweb.tensor import realize_all
 from tinyweb.tracing import capture
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
@@ -123,11 +124,13 @@ def test_products_and_rows(device: str, bits: int, rows: int, width: int) -> Non
     assert group is not None
     dense = restored(weight.reshape(-1, group), bits).reshape(rows, width)
     np.testing.assert_array_equal(q.dense().numpy(), dense)
-    for shape in ((1, width), (9, width), (2, 3, width)):
-        x = random(*shape, seed=2)
-        bias = random(rows, seed=3)
-        got = Linear.of(q, Tensor(bias, device=device))(Tensor(x, device=device)).numpy()
-        np.testing.assert_allclose(got, x @ dense.T + bias, atol=2e-4)
+    bias = random(rows, seed=3)
+    layer = Linear.of(q, Tensor(bias, device=device))
+    given = [random(*shape, seed=2) for shape in ((1, width), (9, width), (2, 3, width))]
+    found = [layer(Tensor(x, device=device)) for x in given]
+    realize_all(found)
+    for x, got in zip(given, found, strict=True):
+        np.testing.assert_allclose(got.numpy(), x @ dense.T + bias, atol=2e-4)
     ids = np.array([[rows - 1, 0], [2, 2]], np.int32)
     np.testing.assert_array_equal(Embedding.of(q)(Tensor(ids, device=device)).numpy(), dense[ids])
 
@@ -190,14 +193,16 @@ def test_products_with_rounded_activations(device: str, bits: int, rows: int, wi
     assert q is not None and group is not None
     values, scales = quantize_groups(weight.reshape(-1, group), bits)
     integers = values.reshape(rows, -1, group).astype(np.int64)
-    for shape in ((1, width), (5, width), (2, 5, width), (33, width)):
-        x = random(*shape, seed=4) * 3
+    given = [random(*shape, seed=4) * 3 for shape in ((1, width), (5, width), (2, 5, width), (33, width))]
+    for x in given:
         x[..., :group] = 0  # a group of zeros
+    found = [q.product(Tensor(x, device=device), "int8") for x in given]
+    realize_all(found)
+    for x, got in zip(given, found, strict=True):
         wanted, steps = rounded(x, group)
         sums = np.einsum("...gk,rgk->...rg", wanted, integers).astype(np.float64)
         want = (sums * steps[..., None, :] * scales.reshape(rows, -1).astype(np.float64)).sum(-1)
-        got = q.product(Tensor(x, device=device), "int8").numpy()
-        np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+        np.testing.assert_allclose(got.numpy(), want, atol=2e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("device", ["CPU", "WASM", "INTERPRETER"])
@@ -211,13 +216,15 @@ def test_products_with_zero_points(device: str, bits: int, group: int) -> None:
     dense = ((integers - zeros[..., None]) * scales[..., None]).reshape(9, 96)
     np.testing.assert_allclose(q.dense().numpy(), dense, rtol=1e-6)
     np.testing.assert_allclose(q.rows(Tensor([4, 0], device=device)).numpy(), dense[[4, 0]], rtol=1e-6)
-    for tokens in (1, 5):
-        x = random(tokens, 96, seed=tokens) * 2
-        np.testing.assert_allclose(q.product(Tensor(x, device=device)).numpy(), x @ dense.T, rtol=1e-4, atol=1e-4)
+    given = [random(tokens, 96, seed=tokens) * 2 for tokens in (1, 5)]
+    found = [[q.product(Tensor(x, device=device), how) for how in ("float", "int8")] for x in given]
+    realize_all([got for both in found for got in both])
+    for x, (plain, whole) in zip(given, found, strict=True):
+        tokens = len(x)
+        np.testing.assert_allclose(plain.numpy(), x @ dense.T, rtol=1e-4, atol=1e-4)
         wanted, steps = rounded(x, group)
         rows = (wanted * steps[..., None]).reshape(tokens, 96)
-        got = q.product(Tensor(x, device=device), "int8").numpy()
-        np.testing.assert_allclose(got, rows @ dense.T, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(whole.numpy(), rows @ dense.T, rtol=1e-4, atol=1e-4)
     assert set(q.tensors()) == {"weight", "scales", "zeros"}
 
 

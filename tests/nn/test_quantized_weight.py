@@ -16,6 +16,7 @@ from tinyweb.graph.optimize import heuristic, optimize
 from tinyweb.graph.target import Target, cpu_target, wasm_target
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantized_weight import QuantizedWeight, of_codes, split
+from tinyweb.tensor import realize_all
 from tinyweb.tracing import capture
 
 ROWS, GROUPS, GROUP, BLOCK = 16, 8, 32, 4
@@ -97,14 +98,17 @@ def check(device: str, kind: str, bits: int, group: int = GROUP, subnormal: bool
     ids = np.array([[3, 1], [0, 15]], np.int32)
     np.testing.assert_allclose(Embedding.of(q)(Tensor(ids, device=device)).numpy(), dense[ids], relative, absolute)
     rng = np.random.default_rng(7)
-    for tokens in (1, 5, 40):
-        x = rng.integers(-127, 128, (tokens, dense.shape[1])).astype(np.float32)
+    given = [rng.integers(-127, 128, (tokens, dense.shape[1])).astype(np.float32) for tokens in (1, 5, 40)]
+    for x in given:
         x[:, ::group] = 127  # rounding to 8 bits changes nothing
+    kinds = ("float", "int8")
+    found = [{how: Linear.of(q)(Tensor(x, device=device), how) for how in kinds} for x in given]
+    realize_all([got for both in found for got in both.values()])
+    for x, both in zip(given, found, strict=True):
         want = x.astype(np.float64) @ dense.T.astype(np.float64)
         largest = (np.abs(x).astype(np.float64) @ np.abs(dense).T.astype(np.float64)).max(0) + 1e-37
-        for activations in ("float", "int8"):
-            got = Linear.of(q)(Tensor(x, device=device), activations).numpy()
-            assert (np.abs(got - want) <= 2e-6 * largest).all(), (activations, tokens)
+        for how, got in both.items():
+            assert (np.abs(got.numpy() - want) <= 2e-6 * largest).all(), (how, len(x))
 
 
 def test_memory() -> None:

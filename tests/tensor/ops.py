@@ -6,10 +6,11 @@ A table is a module `tests/tensor/test_<topic>.py` with `OPS = [Op(...), ...]` a
     test_gradients = gradients_test(OPS)
 
 A test is a runtime: it computes the whole table at once, so that the compiler starts once and equal kernels are
-compiled once, and names every line that differs. `make test` runs the values of all lines on all runtimes, gradients
-of all on CPU and of those with `sample=True` on the others; `make test-all` (the marker `slow`) runs the rest. On
-OPENCL, whose compiler on processors is slow, `make test` runs the values of some with `sample=True`; where the text
-for other GPUs is run (CUDA_TEXT, HIP_TEXT: tests/native_runtimes/text) all is slow.
+compiled once, and names every line that differs. `make test` runs the values of all lines on CPU and on one of WASM,
+WEBGPU and INTERPRETER, which take turns, those with `sample=True` on each of them; gradients of all on CPU and of those
+with `sample=True` on the others. `make test-all` (the marker `slow`) runs the rest. On OPENCL, whose compiler on
+processors is slow, `make test` runs the values of some with `sample=True`; where the text for other GPUs is run
+(CUDA_TEXT, HIP_TEXT: tests/native_runtimes/text) all is slow.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from tinyweb.tensor import realize_all
 
 # TINYWEB_TEST_DEVICES=CUDA: on a machine that has another one
 _DEFAULT = ("CPU", "WASM", "WEBGPU", "OPENCL", "INTERPRETER", *TEXTS)
-MOST_OPENCL = 16  # lines of a table: PoCL compiles each kernel by itself, for as long as others take for all of them
+IN_TURN = ("WASM", "WEBGPU", "INTERPRETER")  # one of them computes a line that is no sample, beside CPU
+MOST_OPENCL = 8  # lines of a table: PoCL compiles each kernel by itself, for as long as others take for all of them
 RUNTIMES = tuple(os.environ.get("TINYWEB_TEST_DEVICES", " ".join(_DEFAULT)).split())
 
 
@@ -155,10 +157,10 @@ def compare_all(ops: Sequence[Op], runtime: str, build: Callable[[Op, str], Comp
     assert not failures, f"{len(failures)} of {len(ops)} differ\n" + "\n\n".join(failures)
 
 
-def _table_test(ops: Sequence[Op], build: Callable[[Op, str], Comparison], fast: Callable[[Op, str], bool]) -> Any:
+def _table_test(ops: Sequence[Op], build: Callable[[Op, str], Comparison], fast: Callable[[Op, int, str], bool]) -> Any:
     cases = []
     for runtime in RUNTIMES:
-        quick = [op for op in ops if fast(op, runtime)]
+        quick = [op for number, op in enumerate(ops) if fast(op, number, runtime)]
         if runtime == "OPENCL":
             quick = quick[:: -(-len(quick) // MOST_OPENCL) or 1]
         chosen_ids = {id(op) for op in quick}
@@ -174,13 +176,15 @@ def _table_test(ops: Sequence[Op], build: Callable[[Op, str], Comparison], fast:
     return test
 
 
-def _values_quick(op: Op, runtime: str) -> bool:
+def _values_quick(op: Op, number: int, runtime: str) -> bool:
     if runtime in ("OPENCL", *TEXTS):
         return op.sample and runtime == "OPENCL"
+    if runtime in IN_TURN and not op.sample:
+        return runtime == IN_TURN[number % (3 if op.interpreter else 2)]
     return op.interpreter or runtime != "INTERPRETER"
 
 
-def _gradients_quick(op: Op, runtime: str) -> bool:
+def _gradients_quick(op: Op, number: int, runtime: str) -> bool:
     if runtime in ("CPU", "OPENCL", *TEXTS):
         return runtime == "CPU"
     return op.sample and (op.interpreter or runtime != "INTERPRETER")

@@ -30,9 +30,12 @@ def names(value: DType | str) -> str:
     return value if isinstance(value, str) else value.name
 
 
-every_type = pytest.mark.parametrize(
-    ("t", "device"), slow_unless(lambda t, device: device == "CPU" or t in SAMPLE, TYPES, DEVICES), ids=names
-)
+def quick(t: DType, device: str) -> bool:
+    """All on CPU, the sample on what is compiled for others, every third type on the interpreter."""
+    return device == "CPU" or (TYPES.index(t) % 3 == 0 if device == "INTERPRETER" else t in SAMPLE)
+
+
+every_type = pytest.mark.parametrize(("t", "device"), slow_unless(quick, TYPES, DEVICES), ids=names)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -327,8 +330,9 @@ def test_reductions(t: DType, device: str) -> None:
         same(got.numpy().reshape(-1), flat, dtype, device, f"{t.name} {name}")
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("t", [t for t in TYPES if t is not dtypes.bool], ids=names)
+@pytest.mark.parametrize(
+    ("t", "device"), slow_unless(quick, (t for t in TYPES if t is not dtypes.bool), DEVICES), ids=names
+)
 def test_matmul(t: DType, device: str) -> None:
     if t is F64 and device == "WEBGPU":
         with pytest.raises(NotImplementedError, match="float64 is not supported on webgpu"):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.samples import in_turn
 from tinyweb import Tensor, jit
 from tinyweb.device import Device, Kept
 from tinyweb.nn.optim import SGD
@@ -40,8 +41,7 @@ CONVOLUTIONS = {  # input, weight, arguments
 }
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize(("name", "device"), in_turn(CONVOLUTIONS, DEVICES))
 def test_convolutions(name: str, device: str) -> None:
     shape, size, arguments = CONVOLUTIONS[name]
     w = numbers(*size, seed=1, device=device)
@@ -52,9 +52,12 @@ def test_convolutions(name: str, device: str) -> None:
     assert len(kept(step)) == (name not in ("1x1", "groups"))  # there, pixels are in the lanes, and weights as they lie
 
 
-@pytest.mark.parametrize("device", [*DEVICES, "INTERPRETER"])
-@pytest.mark.parametrize(("rows", "inner", "columns"), [(64, 64, 64), (49, 127, 131), (8, 512, 96), (1, 128, 128)])
-def test_products(rows: int, inner: int, columns: int, device: str) -> None:
+SIZES = ((64, 64, 64), (49, 127, 131), (8, 512, 96), (1, 128, 128))  # rows, inner, columns
+
+
+@pytest.mark.parametrize(("sizes", "device"), in_turn(SIZES, [*DEVICES, "INTERPRETER"]))
+def test_products(sizes: tuple[int, int, int], device: str) -> None:
+    rows, inner, columns = sizes
     w, t = numbers(inner, columns, seed=1, device=device), numbers(columns, inner, seed=2, device=device)
     step = jit(lambda x: ((x @ w).realize(), (x @ t.T).realize()))
     for seed in (3, 4):

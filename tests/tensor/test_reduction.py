@@ -12,6 +12,7 @@ import torch
 from tests.samples import slow_unless
 from tests.tensor.ops import RUNTIMES, Op, data, gradients_test, values_test
 from tinyweb import Tensor, Variable, dtypes
+from tinyweb.tensor import realize_all
 
 INF, NAN = np.inf, np.nan
 A, C = data(3, 5), data(2, 3, 4)
@@ -197,7 +198,11 @@ LONG = (
 
 @pytest.mark.parametrize(
     ("shape_axis", "device"),
-    slow_unless(lambda long, device: device in ("CPU", "WEBGPU") or long is LONG[2], LONG, RUNTIMES),
+    slow_unless(
+        lambda long, device: device == "CPU" or long is LONG[2] or (device == "WEBGPU" and LONG.index(long) % 2 == 1),
+        LONG,
+        RUNTIMES,
+    ),
 )
 def test_the_first_extremum_of_a_long_axis(shape_axis: tuple[tuple[int, ...], int], device: str) -> None:
     """Of an axis that is looked at in blocks, or in parts side by side: ties, integers, NaN."""
@@ -205,7 +210,10 @@ def test_the_first_extremum_of_a_long_axis(shape_axis: tuple[tuple[int, ...], in
     rng = np.random.default_rng(5)
     x = rng.integers(0, 50, shape).astype(np.float32)
     odd = np.where(rng.random(shape) < 1e-5, NAN, x).astype(np.float32)
-    for values in (x, x.astype(np.int32), odd):
-        t = Tensor(values, device=device)
-        np.testing.assert_array_equal(t.argmax(axis).numpy(), np.argmax(values, axis))
-        np.testing.assert_array_equal(t.argmin(axis, True).numpy(), np.argmin(values, axis, keepdims=True))
+    found = []
+    for values in (x, x.astype(np.int32), odd):  # of tensors of their own: each is found by itself
+        found.append((Tensor(values, device=device).argmax(axis), np.argmax(values, axis)))
+        found.append((Tensor(values, device=device).argmin(axis, True), np.argmin(values, axis, keepdims=True)))
+    realize_all([got for got, _ in found])
+    for got, want in found:
+        np.testing.assert_array_equal(got.numpy(), want)

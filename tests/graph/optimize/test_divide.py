@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.count.program import operations
 from tests.graph.lower.hand_kernels import BY_NAME, axes, check, kernel, param, total
-from tests.samples import slow_unless
+from tests.samples import in_turn, slow_unless
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.gpu_targets import nvidia_target
@@ -27,6 +27,7 @@ from tinyweb.tracing import capture
 Array = npt.NDArray[Any]
 DEVICES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
 PROCESSORS = (cpu_target(16, 2), cpu_target(8, 1), wasm_target(4))
+MANY = ((31, "cpu", 8), (31, "webgpu", 4), (40, "cpu", 16), (40, "wasm", 4), (40, "sm_90", 4), (70, "sm_90", 4))
 
 
 def arrays(*shapes: Sequence[int], dtype: str = "float32") -> list[Array]:
@@ -69,11 +70,11 @@ REDUCED: list[tuple[str, list[Array], Callable[..., Tensor], Callable[..., Array
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("name", "inputs", "ours", "theirs"), [*JOINS, *REDUCED], ids=lambda v: str(v)[:20])
-def test_values(
-    name: str, inputs: list[Array], ours: Callable[..., Tensor], theirs: Callable[..., Array], device: str
-) -> None:
+@pytest.mark.parametrize(
+    ("case", "device"), in_turn([*JOINS, *REDUCED], DEVICES), ids=lambda v: v if isinstance(v, str) else v[0]
+)
+def test_values(case: tuple[str, list[Array], Callable[..., Tensor], Callable[..., Array]], device: str) -> None:
+    _, inputs, ours, theirs = case
     tensors = [Tensor(a, device=device).realize() for a in inputs]
     np.testing.assert_array_equal(ours(*tensors).numpy(), theirs(*inputs))
 
@@ -119,7 +120,7 @@ def test_each_part_of_a_join_is_copied_once(count: int, target: Target, inputs: 
 @pytest.mark.parametrize(
     ("count", "target"),
     slow_unless(
-        lambda count, target: count < 70 or target.family != "vectors",
+        lambda count, target: (count, target.name, target.vector_lanes) in MANY,
         (31, 40, 70),
         (webgpu_target(), nvidia_target(), *PROCESSORS),
     ),

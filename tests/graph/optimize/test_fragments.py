@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.graph.lower.hand_kernels import Case, axes, check, from_bf16, kernel, normal, param, to_bf16, total, zeros
+from tests.samples import slow_unless
 from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes, from_bits, to_bits
 from tinyweb.graph.gpu_targets import amd_target, nvidia_target
@@ -128,18 +129,20 @@ def product(rows: int, columns: int, steps: int, dtype: DType, flipped: tuple[bo
     return Case(f"{rows}x{columns}x{steps} {dtype.short} {flipped}", store, before, [want], tolerance=2e-3)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_products(name: str) -> None:
-    """Whatever the sizes and the order of the operands; the threads' registers have the sums."""
-    dtype = INSTRUCTIONS[name].operands[0]
-    shapes = (
-        (64, 128, 200, (False, False)),
-        (64, 64, 64, (False, False)),
-        (35, 71, 48, (True, True)),
-        (128, 32, 40, (False, True)),
-        (16, 64, 33, (False, False)),
-    )
-    for m, n, k, flipped in shapes:
+SHAPES = (
+    (64, 128, 200, (False, False)),
+    (64, 64, 64, (False, False)),
+    (35, 71, 48, (True, True)),
+    (128, 32, 40, (False, True)),
+    (16, 64, 33, (False, False)),
+)
+
+
+@pytest.mark.parametrize(("name", "every"), slow_unless(lambda name, every: not every, NAMES, (False, True)))
+def test_products(name: str, every: bool) -> None:
+    """Whatever the sizes and the order of the operands (two of them, in turn); the threads' registers have the sums."""
+    dtype, turn = INSTRUCTIONS[name].operands[0], NAMES.index(name)
+    for m, n, k, flipped in SHAPES if every else (SHAPES[turn % 5], SHAPES[(turn + 2) % 5]):
         case = product(m, n, k, dtype, flipped)
         program = check(case, optimize(case.kernel, target(name)), target(name))
         assert any(u.op is Ops.DOT for u in program.uops), case.name

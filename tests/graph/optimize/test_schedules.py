@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 
 from tests.graph.lower.hand_kernels import BY_NAME, check
+from tests.samples import slow_unless
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize import (
     Action,
@@ -133,8 +134,13 @@ def enough_memory() -> Iterator[None]:
 quickly = settings(phases=(Phase.explicit, Phase.generate), suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize("target", [cpu_target(8, 4), webgpu_target()], ids=lambda t: t.name)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    slow_unless(
+        lambda name, target: target.has_threads == KERNELS.index(name) % 2, KERNELS, (cpu_target(8, 4), webgpu_target())
+    ),
+    ids=lambda v: v.name if isinstance(v, Target) else v,
+)
 @settings(quickly, max_examples=4)
 @given(data=st.data())
 def test_any_schedule(name: str, target: Target, data: st.DataObject) -> None:

@@ -85,6 +85,7 @@ def work(program: Program, target: Target) -> tuple[int, int]:
     trips, once, again, read = 1, 0, 0, 0
     above: list[int] = []
     steps, alike = 0, True  # of the loop at hand; whether it does the same for each block of the grid
+    varying: set[UOp] = set()  # along the grid
     shuffles = {u for u in program.uops if is_shuffle(u)}
     others = {s for u in program.uops if u not in shuffles for s in u.src}
     accesses = [u for u in program.uops if u.op in (Ops.LOAD, Ops.STORE)] if target.vector_entries else []
@@ -96,6 +97,8 @@ def work(program: Program, target: Target) -> tuple[int, int]:
     }
     places -= {s for u in program.uops if u.op not in (Ops.LOAD, Ops.STORE) for s in u.src}
     for u in program.uops:
+        if u.op is Ops.SPECIAL or not varying.isdisjoint(u.src):
+            varying.add(u)
         if u.op is Ops.RANGE:
             above.append(trips)
             trips *= size_max(u.src[0])
@@ -111,7 +114,7 @@ def work(program: Program, target: Target) -> tuple[int, int]:
             steps += trips * -(-lanes // at_once) * (u.op is not Ops.LANE or not target.has_threads)
             if u.op is Ops.LOAD and u.src[0].buffer.op is Ops.PARAM:
                 read += trips * lanes
-        alike = alike and all(x.op is not Ops.SPECIAL for x in u.toposort())
+        alike = alike and u not in varying
         if u.op is Ops.END:
             trips = above.pop()
         if not above:

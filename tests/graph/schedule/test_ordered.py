@@ -18,6 +18,7 @@ from tinyweb.graph.optimize import Partition, ScheduleError, apply
 from tinyweb.graph.schedule import ordered, schedule
 from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
 from tinyweb.tensor import Tensor as Base
+from tinyweb.tensor import realize_all
 from tinyweb.tracing import capture
 
 DEVICES = ["CPU", "WASM", "WEBGPU", "INTERPRETER"]
@@ -43,12 +44,15 @@ def test_scans(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = [((1,), 0), ((7,), 0), ((3, 5), 0), ((2, 1, 3 * block - 68 % block), 2), ((4 * block, 3), 0)]
     shapes += [((2 * block * block + 300 % block,), 0), ((ordered.WIDE, 2 * block + 88 % block), 1), ((5, 0), 1)]
     shapes += [((3, 2 * block + 1, 2), 1)]
+    found = []
     for (shape, axis), op in itertools.product(shapes, OPS):
         x = rng.uniform(0.9, 1.1, shape).astype(np.float32)
         arrays = [x, rng.uniform(-0.9, 0.9, shape).astype(np.float32)] if op is Ops.MULADD else [x]
         want = scanned(op, axis, [a.astype(np.float64) for a in arrays])
-        got = scan(op, axis, *arrays, device=device).numpy()
-        np.testing.assert_allclose(got, want, rtol=2e-3 if op is Ops.MUL else 1e-4, atol=1e-5, err_msg=f"{shape} {op}")
+        found.append((scan(op, axis, *arrays, device=device), want, f"{shape} {op}", 2e-3 if op is Ops.MUL else 1e-4))
+    realize_all([got for got, *_ in found])
+    for got, want, case, rtol in found:
+        np.testing.assert_allclose(got.numpy(), want, rtol=rtol, atol=1e-5, err_msg=case)
     whole = rng.integers(-1000, 1000, (3, 4 * block - 24 % block)).astype(np.int32)
     np.testing.assert_array_equal(scan(Ops.ADD, 1, whole, device=device).numpy(), whole.cumsum(1))
     np.testing.assert_array_equal(scan(Ops.MAX, 1, whole, device=device).numpy(), np.maximum.accumulate(whole, 1))
@@ -66,13 +70,17 @@ def test_scatters(device: str) -> None:
         ((), 1, 9, (3,)),
     ]
     cases += [((2, 3), 9, 20, (4,)), ((4,), 33, 1, ()), ((), 5000, 4, (8,))]
+    found = []
     for (lead, n, m, rest), op in itertools.product(cases, (Ops.ADD, Ops.MUL, Ops.MAX, None)):
         x = rng.uniform(0.5, 1.5, (*lead, n, *rest)).astype(np.float32)
         index = rng.integers(-2, n + 2, (*lead, m)).astype(np.int32)  # some are outside
         values = rng.uniform(0.5, 1.5, (*lead, m, *rest)).astype(np.float32)
-        got = scatter(op, len(lead), x, index, values, device=device).numpy()
         want = scattered(x.astype(np.float64), index, values, len(lead), op)
-        np.testing.assert_allclose(got, want, rtol=1e-4, err_msg=f"{lead} {n} {m} {rest} {op}")
+        got = scatter(op, len(lead), x, index, values, device=device)
+        found.append((got, want, f"{lead} {n} {m} {rest} {op}"))
+    realize_all([got for got, *_ in found])
+    for got, want, case in found:
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, err_msg=case)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -104,13 +112,16 @@ def test_scatters_to_different_places(device: str) -> None:
 def test_many_steps_to_few_places(device: str) -> None:
     """Parts of the steps go on side by side."""
     rng = np.random.default_rng(7)
+    found = []
     for (lead, n, m, rest), op in itertools.product([((), 3, 2051, ()), ((2,), 2, 1500, (3,))], OPS[:3]):
         x = rng.uniform(0.99, 1.01, (*lead, n, *rest)).astype(np.float32)
         values = rng.uniform(0.99, 1.01, (*lead, m, *rest)).astype(np.float32)
         index = rng.integers(-1, n + 1, (*lead, m)).astype(np.int32)
-        got = scatter(op, len(lead), x, index, values, device=device).numpy()
         want = scattered(x.astype(np.float64), index, values, len(lead), op)
-        np.testing.assert_allclose(got, want, rtol=1e-4, err_msg=f"{n} {m} {op}")
+        found.append((scatter(op, len(lead), x, index, values, device=device), want, f"{n} {m} {op}"))
+    realize_all([got for got, *_ in found])
+    for got, want, case in found:
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, err_msg=case)
 
 
 @pytest.mark.parametrize("steps", [4000, 4096, 4099])
