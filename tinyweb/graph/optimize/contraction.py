@@ -14,13 +14,14 @@ from itertools import product
 from math import gcd, prod
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count, users
+from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count, nested, users
 from tinyweb.graph.optimize.action import MAX_STAGED
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.stage import whole_value
-from tinyweb.graph.symbolic import const_factor
+from tinyweb.graph.optimize.tensorize import Tensorize
+from tinyweb.graph.symbolic import const_factor, divides
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
 # steps of the reduction, for each register, between two additions to a block's sums: a strip stays in the first cache,
@@ -270,6 +271,11 @@ def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
         blocks, _ = b.split(plan.bound[0].arg.name, depth)
         called = b.hoist(blocks, at)
         at, row_loops = blocks, [called(name) for name in row_loops]
+    if plan.instruction is not None:
+        innermost = nested(r for u in b.kernel.toposort() if u.op is Ops.REDUCE for r in u.src[1:])[-1]
+        if not divides(innermost.src[0], plan.depth):
+            return False
+        b.do(Tensorize(b.split(innermost.arg.name, plan.depth)[1], plan.instruction.name))
     if rows or plan.turned(tile.column) or plan.frozen(tile.column):
         b.stage(plan.operand(tile.column), at)
     ragged = depth is not None and k.size(plan.bound[0]) % depth != 0  # loads would be gated

@@ -30,8 +30,6 @@ from tinyweb.graph.optimize.instructions import (
     upper_planes,
 )
 from tinyweb.graph.optimize.prefetch import Prefetch, read_in_order
-from tinyweb.graph.optimize.rewrite import ranges_of
-from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
 from tinyweb.graph.symbolic import const_factor, divides
 
@@ -369,21 +367,9 @@ def _finished_together(k: Analysis, w: Dots) -> UOp | None:
 # -- tiles of sums ----------------------------------------------------------------------------------------------
 def _tiles(b: Builder, instruction: Instruction) -> bool:
     """A contraction of small integers: as one of floats, with its operands staged as the instruction takes them."""
-    k = b.k
-    small = [u for u in k.reduces if u.dtype is dtypes.int32 and u.src[0].op is Ops.MUL]
-    if not k.reduces or len(small) < len(k.reduces):
+    if not b.k.reduces or not all(u.dtype is dtypes.int32 and u.src[0].op is Ops.MUL for u in b.k.reduces):
         return False
-    start = b.mark()
-    if not schedule_contraction(b, instruction):
-        return False
-    whole = b.actions
-    b.back(start)
-    b.do(*(a for a in whole if not isinstance(a, Stage)))
-    inner = [r for r in ranges_of(b.kernel) if r.arg.reduce and any(r in u.src[1:] for u in b.kernel.toposort())]
-    if not inner or not divides(inner[-1].src[0], instruction.steps):
-        return False
-    _, steps = b.split(inner[-1].arg.name, instruction.steps)
-    return b.attempt(Tensorize(steps, instruction.name), *(a for a in whole if isinstance(a, Stage)))
+    return schedule_contraction(b, instruction)
 
 
 # -- steps of recipes -------------------------------------------------------------------------------------------

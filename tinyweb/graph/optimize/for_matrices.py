@@ -120,8 +120,8 @@ def _tiles(sizes: tuple[int, int], instructions: tuple[Instruction, ...], batche
         again = groups * prod(whole) / prod(sizes)
         few = groups * batches < ENOUGH
         if again <= (MOST_IDLE_ROWS if read else MOST_IDLE):
-            place = not read and order >= len(TILES), few, prod(whole) if few else -prod(whole), again, order
-            found.append((place, (i, tile)))
+            size = prod(whole) if few else -prod(whole)
+            found.append(((not read and order >= len(TILES), few, size, again if read else 0, order), (i, tile)))
     return [choice for _, choice in sorted(found, key=itemgetter(0))]
 
 
