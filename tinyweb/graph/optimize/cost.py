@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from math import prod
 
 from tinyweb.dtype import DType
@@ -31,7 +32,8 @@ def refusal(kernel: UOp, target: Target) -> str:
     """Why a scheduled kernel is not worth lowering for the target, or cannot be; empty where nothing speaks against
     it.
     """
-    tile = max((_elements(u) // _steps(u) for u in kernel.toposort()), default=1)
+    # the steps of an instruction are no elements of their own
+    tile = max(_volume(r for r in u.lanes if r.arg.kind is not AxisKind.DOT) for u in kernel.toposort())
     if tile > MAX_TILE:
         return f"a tile of {tile} elements is more than {MAX_TILE}"
     return excess(kernel, target)
@@ -66,9 +68,12 @@ def threads_of(kernel: UOp) -> dict[int, int]:
 
 def staged_bytes(kernel: UOp, space: Space) -> int:
     """Of what is staged in a space, each lane and thread that is none of a STAGE's own having memory for itself."""
-    sizes = ((u, u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1]) for u in loops_of(kernel).stages)
-    copies = ((u, size * _elements(u) * (_threads(u) if space is Space.SHARED else 1)) for u, size in sizes)
-    return sum(u.dtype.nbytes(count * u.arg.slots) for u, count in copies if u.arg.space is space)
+    total = 0
+    for u in (u for u in loops_of(kernel).stages if u.arg.space is space):
+        threads = [r for r in u.ranges if r.arg.kind is AxisKind.THREAD and space is Space.SHARED]
+        _, size = u.arg.strides([r.src[0].vmax for r in u.src[1:]])
+        total += u.dtype.nbytes(size * _volume([*u.lanes, *threads]) * u.arg.slots)
+    return total
 
 
 def exchange_bytes(kernel: UOp) -> list[Counter[DType]]:
@@ -83,18 +88,9 @@ def exchange_bytes(kernel: UOp) -> list[Counter[DType]]:
             count, teams = (prod(n for d, n in threads.items() if (d in dims) == mine) for mine in (True, False))
             second = exchange_step(count) if count > FLAT_EXCHANGE else 0
             found += [Counter()] * (stage - len(found))
-            found[stage - 1] += Counter({u.dtype: u.dtype.nbytes(_elements(u) * teams * (count + second))})
+            found[stage - 1] += Counter({u.dtype: u.dtype.nbytes(_volume(u.lanes) * teams * (count + second))})
     return found
 
 
-def _steps(u: UOp) -> int:
-    """Of an instruction: they are no elements of their own."""
-    return prod(r.src[0].vmax for r in u.lanes if r.arg.kind is AxisKind.DOT)
-
-
-def _threads(u: UOp) -> int:
-    return prod(r.src[0].vmax for r in u.ranges if r.arg.kind is AxisKind.THREAD)
-
-
-def _elements(u: UOp) -> int:
-    return prod(r.src[0].vmax for r in u.lanes)
+def _volume(ranges: Iterable[UOp]) -> int:
+    return prod(r.src[0].vmax for r in ranges)
