@@ -29,7 +29,7 @@ from tinyweb.graph.ir.ops import (
     StageArg,
     TableArg,
 )
-from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, constant, graph_rewrite, rebuild, substitute
+from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, below, constant, graph_rewrite, rebuild, substitute
 from tinyweb.graph.ir.shared_matrices import DescribedArg, Products, Swizzle
 from tinyweb.graph.ir.uop import (
     Shape,
@@ -91,6 +91,7 @@ __all__ = [
     "any_node",
     "as_index",
     "axis_size",
+    "below",
     "constant",
     "graph_rewrite",
     "identity",

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, axis_size, size_add, substitute
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, axis_size, below, size_add, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.divide import Divide, Partition, reduced_in_parts
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
@@ -255,15 +255,8 @@ def _inner(r: UOp, kind: AxisKind, dim: int, among: Sequence[int]) -> Iterator[S
 
 def _reduces(value: UOp, r: UOp) -> bool:
     """Whether a value that is staged is reduced over `r` while it is computed."""
-    stack, seen = [value], {value}
-    while stack:
-        u = stack.pop()
-        if u.op is Ops.REDUCE and r in u.src[1:]:
-            return True
-        more = [s for s in u.src if s not in seen and s.op not in (Ops.STAGE, Ops.RUNNING)]
-        seen.update(more)
-        stack.extend(more)
-    return False
+    inside = below([value], lambda u: u.op not in (Ops.STAGE, Ops.RUNNING))
+    return any(u.op is Ops.REDUCE and r in u.src[1:] for u in inside)
 
 
 def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from math import prod
 
-from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, axis_size, size_max
+from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, axis_size, below, size_max
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of, updates_in_place
 from tinyweb.graph.symbolic import const_factor, simplify, split_by, substitute_ranges
 
@@ -161,17 +161,7 @@ class Analysis:
 
     def loads_of(self, reduce: UOp) -> list[UOp]:
         """The loads in a reduction's value, those of reductions inside it left out."""
-        out: dict[UOp, None] = {}
-        stack, seen = [reduce.src[0]], set()
-        while stack:
-            u = stack.pop()
-            if u in seen or u.op is Ops.REDUCE:
-                continue
-            seen.add(u)
-            if u.op is Ops.LOAD:
-                out[u] = None
-            stack.extend(u.src)
-        return list(out)
+        return [u for u in below(reduce.src[:1], lambda u: u.op is not Ops.REDUCE) if u.op is Ops.LOAD]
 
     @cached_property
     def summed(self) -> tuple[UOp, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, below
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
@@ -95,17 +95,12 @@ def delinearize(b: Builder) -> None:
 
 def _divisors(k: Analysis, r: UOp) -> set[int]:
     """The numbers that loads divide an axis by; none if one reads it otherwise, or nothing is computed of it."""
-    found: set[int] = set()
-    stack = [s for u in k.nodes if u.op is Ops.LOAD for s in u.src[1:] if r in s.ranges]
-    while stack:
-        u = stack.pop()
-        if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r and u.src[1].op is Ops.CONST:
-            found.add(u.src[1].arg)
-        elif u is r:
-            return set()
-        else:
-            stack += [s for s in u.src if r in s.ranges]
-    return found
+
+    def divides(u: UOp) -> bool:
+        return u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r and u.src[1].op is Ops.CONST
+
+    read = [*below((s for u in k.nodes if u.op is Ops.LOAD for s in u.src[1:]), lambda u: not divides(u))]
+    return set() if r in read else {u.src[1].arg for u in read if divides(u)}
 
 
 def elementwise(b: Builder, axes: list[UOp], most: int) -> None:

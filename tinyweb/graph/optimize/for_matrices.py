@@ -8,7 +8,6 @@ the thread that has them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -16,7 +15,7 @@ from math import prod
 from operator import itemgetter
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Digit, Ops, Space, UOp
+from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Digit, Ops, Space, UOp, below
 from tinyweb.graph.ir.shared_matrices import BITS_IN_EITHER_ORDER
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
@@ -71,7 +70,10 @@ def held_product(
     if not k.constant(*axes):
         return False
     volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
-    after = [u for s in k.stores for u in _after(s.src[2], k.reduces)]
+    # what is computed of the sums for each of the stores
+    after = (
+        u for s in k.stores for u in below([s.src[2]], lambda u: u not in k.reduces) if u.dtype is not dtypes.index
+    )
     written = sum(FUNCTION if u.op in TRANSCENDENTAL else u.op in ELEMENTWISE for u in after)
     groups, sizes = batches * volumes[0] * volumes[1], (k.size(axes[0]), k.size(axes[1]))
 
@@ -92,16 +94,6 @@ def of_loads(reduce: UOp, instruction: Instruction) -> bool:
     factors = [s.src[0] if s.op is Ops.CAST else s for s in value.src] if value.op is Ops.MUL else []
     loaded = (f.op is Ops.LOAD and f.dtype is t for f, t in zip(factors, instruction.operands))
     return bool(factors) and all(loaded)
-
-
-def _after(value: UOp, reduces: Sequence[UOp]) -> list[UOp]:
-    """What is computed of the results of reductions."""
-    seen, stack = {value, *reduces}, [value]
-    while stack:
-        more = [s for s in stack.pop().src if s not in seen]
-        seen.update(more)
-        stack.extend(more)
-    return [u for u in seen if u not in reduces and u.dtype is not dtypes.index]
 
 
 Tile = tuple[tuple[int, int], tuple[int, int]]

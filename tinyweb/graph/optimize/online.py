@@ -22,6 +22,7 @@ from tinyweb.graph.ir import (
     StageArg,
     UOp,
     as_index,
+    below,
     nested,
     row_major,
     substitute,
@@ -335,15 +336,11 @@ class _Steps:
             if u.op is not Ops.REDUCE or row not in u.ranges or u.arg is not Ops.ADD:
                 continue
             bound = set(u.src[1:])
-            stack = [u.src[0]]
-            while stack:
-                x = stack.pop()
-                if row not in x.ranges:
-                    flat = bound <= x.ranges and not any(s.op is Ops.REDUCE for s in x.toposort())
-                    if not self._is_operand(x) and flat and all(r.src[0].op is Ops.CONST for r in bound):
-                        out[x] = None
-                elif x.op in (Ops.MUL, Ops.CAST):
-                    stack.extend(x.src)
+            for x in below(u.src[:1], lambda x: row in x.ranges and x.op in (Ops.MUL, Ops.CAST)):
+                flat = bound <= x.ranges and not any(s.op is Ops.REDUCE for s in x.toposort())
+                constant = all(r.src[0].op is Ops.CONST for r in bound)
+                if row not in x.ranges and not self._is_operand(x) and flat and constant:
+                    out[x] = None
         return list(out)
 
     def _is_operand(self, factor: UOp) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Ops, UOp, row_major, substitute
+from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Ops, UOp, below, row_major, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.rewrite import filling, loops_of, ranges_of, replace_in_order, stage_of
 from tinyweb.graph.symbolic import simplify
@@ -87,14 +87,10 @@ def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]], least: int
 
 
 def _is_expensive(u: UOp, own: Collection[UOp], least: int) -> bool:
-    work, stack, seen = 0, [u], {u}
-    while stack:
-        x = stack.pop()
-        if x.op in ELEMENTWISE and x.dtype.is_float and not x.ranges.isdisjoint(own):
-            work += LEAST if x.op in FUNCTIONS else 1
-            stack += [s for s in x.src if s not in seen]
-            seen.update(x.src)
-    return work >= least
+    def counts(x: UOp) -> bool:
+        return x.op in ELEMENTWISE and x.dtype.is_float and not x.ranges.isdisjoint(own)
+
+    return sum(LEAST if x.op in FUNCTIONS else 1 for x in below([u], counts) if counts(x)) >= least
 
 
 def _staged(value: UOp, own: list[UOp], there: Mapping[UOp, UOp], name: str) -> UOp:
