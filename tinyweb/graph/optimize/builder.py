@@ -28,7 +28,7 @@ from tinyweb.graph.target import Target
 
 # elements: fewer are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
-LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
+BLOCKS_PER_WORKER = 4
 
 Mark: TypeAlias = tuple[Analysis, UOp, Schedule]
 Choices: TypeAlias = Mapping[str, int]
@@ -162,11 +162,15 @@ class Builder:
         if factor <= 1:
             return axis
         blocks = Split(axis, factor)
-        lanes = kind in LANES and not divides(as_index(exact), factor)
+        lanes = kind in (AxisKind.VECTOR, AxisKind.UNROLL) and not divides(as_index(exact), factor)
         if not (lanes and (self.attempt(Peel(axis, factor)) or self.attempt(Split(axis, factor, overlap=True)))):
             self.do(blocks)
         self.bind(blocks.inner, kind, dim)
         return blocks.outer
+
+    def vector(self, axis: UOp | None, width: int) -> str:
+        """Vectors along an axis, if there is one; what is left of it as a loop, or ""."""
+        return self.tile(axis.arg.name, width, AxisKind.VECTOR) if axis is not None else ""
 
     def hoist(self, axis: str, at: str) -> Callable[[str], str]:
         """A reduced loop goes around a step of `at`; how its sums' axes are called inside of it."""

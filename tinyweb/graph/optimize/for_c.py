@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, below
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
+from tinyweb.graph.optimize.builder import BLOCKS_PER_WORKER, WORTH_SHARING, Builder
 from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
 from tinyweb.graph.optimize.errors import find_axis
@@ -16,7 +16,6 @@ from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.tensorize import Factor
 from tinyweb.graph.symbolic import borders, const_factor, substitute_ranges
 
-BLOCKS_PER_WORKER = 4
 AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
 # sums in the first-level cache, the fewest and the most of a row that are worth it; lanes of one, rows at a time
@@ -264,10 +263,8 @@ def reduction(b: Builder, dominant: UOp) -> None:
     bound = [r for r in k.reduced if r in dominant.src[1:]]
     free = [r for r in k.outputs if r in dominant.ranges]
     axis, width = vector_axis(b, loads, bound, free)
-    if axis is not None:
-        left = b.tile(axis.arg.name, width, AxisKind.VECTOR)
-        if left and axis in bound:
-            b.attempt(Factor((left,)))
+    if (left := b.vector(axis, width)) and axis in bound:
+        b.attempt(Factor((left,)))
     # half of the registers hold sums; reductions that were merged have sums of their own
     together = sum(u.src[1:] == dominant.src[1:] for u in k.reduces)
     budget = b.target.vector_registers // 2 // max(width // lanes, 1) // together
@@ -313,9 +310,7 @@ def along_rows(b: Builder, reduces: Sequence[UOp], done: set[UOp]) -> None:
     for u in reduces:
         rest = [r for r in u.src[1:] if r not in done]
         if rest:
-            inner, narrow = vector_axis(b, b.k.loads_of(u), rest, [])
-            if inner is not None:
-                b.tile(inner.arg.name, narrow, AxisKind.VECTOR)
+            b.vector(*vector_axis(b, b.k.loads_of(u), rest, []))
             done.update(rest)
 
 

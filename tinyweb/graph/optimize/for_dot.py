@@ -17,7 +17,7 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.action import MAX_STAGED
 from tinyweb.graph.optimize.actions import Split
 from tinyweb.graph.optimize.analysis import Analysis, largest_divisor
-from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.builder import BLOCKS_PER_WORKER, Builder
 from tinyweb.graph.optimize.contraction import schedule_contraction
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
@@ -41,7 +41,6 @@ SUMS = 8  # vectors of them in such a tile
 MOST_VECTORS = 4  # of a group's sums side by side
 WORTH_TURNING = 32  # columns from which such a block of rows, which is gathered element by element, is worth it
 WORTH_COPYING = 8  # columns from which it is, where an instruction takes runs of elements
-BLOCKS_PER_WORKER = 4
 SCALES = 4  # of groups, which one load brings
 TOGETHER = 8  # rows whose sums are finished together
 APART = {i.name for i in (DOT2_I16, DOT4_I8, *PACKED.values())}  # whose sums lanes along groups have

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from itertools import pairwise, product
 from math import gcd, prod
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp, nested
+from tinyweb.graph.ir import AxisKind, Ops, UOp, is_lane, nested
 from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis, even, fitting, power_of_two
-from tinyweb.graph.optimize.builder import LANES, Builder
+from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import exchange_bytes, exchanged
 from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.for_matrices import grid_of_tiles
@@ -69,8 +69,8 @@ def elementwise(b: Builder) -> None:
     divided = divide(b)
     outputs = [r for r in b.k.outputs if r.arg.name not in divided]
     for axes in ([r] for r in b.k.outputs if r not in outputs):
-        vector_along_stores(b, axes)
-    vector_along_stores(b, outputs)
+        b.vector(*stored_axis(b, axes))
+    b.vector(*stored_axis(b, outputs))
     bind_threads(b, by_stride(b.k, outputs), WORKGROUP)
     b.grid(b.loops(r for r in outputs if not repeat(b, r)))
 
@@ -201,8 +201,7 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
         for r in u.src[1:] if k.volume({*u.src[1:]}) <= SMALL_WINDOW else ():
             if b.left(r):
                 b.bind(b.left(r), AxisKind.UNROLL)
-    if along is not None:
-        b.tile(along.arg.name, width, AxisKind.VECTOR)
+    b.vector(along, width)
     # threads keep what they have computed of a row, if that is few elements, for what else they need of it
     b.first((*KEPT, 0), lambda kept: row_of_threads(b, dominant, rows, apart, width, kept // width) or not kept)
     bind_threads(b, by_stride(k, rows), WORKGROUP)
@@ -246,7 +245,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     groups = list(dict.fromkeys(r for u in k.reduces for r in u.src[1:] if r in dominant.ranges))
     narrow, apart = 32, False
     if axis is not None:
-        left = b.tile(axis.arg.name, width, AxisKind.VECTOR)
+        left = b.vector(axis, width)
         if axis in bound:
             steps //= width
             largest = max((u for u in loads if k.follows(u, axis, width)), key=k.traffic)
@@ -261,7 +260,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
                     words //= 2
                 b.tile(left, words, AxisKind.UNROLL)
                 steps //= words
-            lanes = [r for r in ranges_of(b.kernel) if r.arg.kind in LANES]
+            lanes = [r for r in ranges_of(b.kernel) if is_lane(r)]
             if k.volume(reused) * width <= k.volume(lanes):
                 b.attempt(Factor(tuple(r.arg.name for r in lanes)))
             if apart:
@@ -386,13 +385,6 @@ def _slides(k: Analysis, load: UOp, r: UOp, q: UOp) -> bool:
 
 
 # -- vectors and lanes ------------------------------------------------------------------------------------------
-def vector_along_stores(b: Builder, axes: list[UOp]) -> None:
-    """A vector along the axis that stores follow, if there is one."""
-    axis, width = stored_axis(b, axes)
-    if axis is not None:
-        b.tile(axis.arg.name, width, AxisKind.VECTOR)
-
-
 def stored_axis(b: Builder, axes: list[UOp]) -> tuple[UOp | None, int]:
     """The axis that stores follow, and the vector's width along it."""
 
@@ -453,7 +445,9 @@ def share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
     exchange their results through shared memory; their number.
     """
     mark, axes = b.mark(), [r for r in dominant.src[1:] if b.left(r)]
-    while (total := group(b, along(b.k, b.k.loads_of(dominant), axes), count, dims)) > 1:
+    # neighbouring threads are neighbours in what most is read of
+    main = max(b.k.loads_of(dominant), key=b.k.traffic, default=None)
+    while (total := group(b, axes if main is None else by_stride(b.k, axes, main), count, dims)) > 1:
         if sum(stage.total() for stage in exchange_bytes(b.kernel)) <= b.target.shared_bytes:
             break
         b.back(mark)
@@ -479,9 +473,3 @@ def group(b: Builder, axes: list[UOp], count: int, dims: int = 1) -> int:
             joined = [b.attempt(GroupReduce(b.left(max(bound, key=b.steps)), part, dim)) for dim, part in parts.items()]
             done.update(u.src[1:] if any(joined) else ())
     return prod(parts.values())
-
-
-def along(k: Analysis, loads: list[UOp], axes: list[UOp]) -> list[UOp]:
-    """Axes in the order in which neighbouring threads should walk them: those that the loads follow first."""
-    main = max(loads, key=k.traffic, default=None)
-    return by_stride(k, axes, main) if main is not None else axes

@@ -16,7 +16,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, is_lane, lane_count, nes
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import MAX_TILE, excess
-from tinyweb.graph.optimize.for_matrices import choices, held_product, of_loads
+from tinyweb.graph.optimize.for_matrices import ENOUGH, choices, held_product, of_loads
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction, matrix_of
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -29,7 +29,6 @@ MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
 LANES = 4  # of the vectors in shared memory
 PAD = 4  # elements between the columns of the transposed operand: threads that fill them side by side do not collide
 DIVIDED = 1.1  # what tiles whose positions are divided again may cost
-ENOUGH = 128  # workgroups that keep a GPU busy
 MATRICES = (4, 2, 1)  # of sums along the rows that a subgroup keeps; of steps that are in shared memory at a time
 DEPTHS = (32, 16, 8, 4)  # steps of the reduction in shared memory at a time
 ROOMY = 128 << 10  # bytes of shared memory in which several workgroups have the deepest blocks

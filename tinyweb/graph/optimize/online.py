@@ -23,6 +23,7 @@ from tinyweb.graph.ir import (
     UOp,
     as_index,
     below,
+    is_lane,
     nested,
     row_major,
     substitute,
@@ -38,7 +39,6 @@ from tinyweb.graph.symbolic.compare import negated
 from tinyweb.graph.symbolic.rules import holds
 from tinyweb.graph.target import Target
 
-LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 LEAST_ORDERED = -0x7F800001  # -inf as `ordered` has it
 MAX_SCORES = 256  # of a block that one thread computes
 MAX_BLOCK = 1024  # scores
@@ -209,7 +209,7 @@ class _Steps:
             place = self._range(name, action.block, AxisKind.VECTOR) if alone and vectors else self._range(name, rest)
             loops = [*([] if self.once else [self.step]), *teams]
             if alone and not private:  # each thread adds up its own
-                beside = [r for r in mine if r.arg.kind in LANES]
+                beside = [r for r in mine if is_lane(r)]
                 value = UOp(Ops.REDUCE, self.dtype, (weight, *beside), Ops.ADD) if beside else weight
                 loops += [r for r in mine if r not in beside]
             else:
@@ -262,7 +262,7 @@ class _Steps:
         width = self.action.columns
         for r in total.ranges:
             size = r.src[0].arg
-            if width and r.arg.kind in LANES and r not in self.softmax.rows and size > width:
+            if width and is_lane(r) and r not in self.softmax.rows and size > width:
                 self.action.require(size % width == 0, f"{size} columns are not divided by {width}")
                 name = f"part{number}"
                 part, lane = self._range(name, size // width), self._range(f"{name}.1", width, r.arg.kind)
