@@ -13,6 +13,7 @@ from tinyweb.graph.ir import (
     UPat,
     any_node,
     as_index,
+    below,
     constant,
     graph_rewrite,
     substitute,
@@ -159,6 +160,15 @@ def test_deep_graphs() -> None:
         x = x.alu(Ops.XOR, 5)
     table = PatternMatcher([(UPat(Ops.XOR, src=[any_node("x"), any_node("y")]), lambda x, y: x + y)])
     assert len(graph_rewrite(x, table).toposort()) == len(x.toposort())
+
+
+def test_what_lies_below() -> None:
+    """Each node once, users first, and nothing that only what is not gone into has."""
+    product, both = i * j, i * j + i
+    everything = list(below([both], lambda u: True))
+    assert everything[0] is both and sorted(everything, key=id) == sorted(both.toposort(), key=id)
+    assert list(below([both, both], lambda u: u.op is not Ops.MUL)).count(product) == 1
+    assert j not in list(below([both], lambda u: u.op is not Ops.MUL)) and list(below([], lambda u: True)) == []
 
 
 def test_substitute() -> None:

@@ -11,7 +11,7 @@ from tests.graph.optimize.families import chained, chased, elementwise, product_
 from tests.graph.symbolic.oracle import all_values, meaning
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
-from tinyweb.graph.optimize import Bind, ScheduleError, apply
+from tinyweb.graph.optimize import Bind, ScheduleError, Split, apply
 from tinyweb.graph.optimize.analysis import Analysis, fitting, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.digest import describe
@@ -113,6 +113,22 @@ def test_the_interpreter_computes_again_what_is_affordable() -> None:
         made = on_the_grid(kernel(param(0, 4 * length).store(i * length + j, value)))
         assert made == [f"bind({axis}, grid.x)" for axis in (("i0", "i1") if both else ("i0",))]
     assert len(on_the_grid(elementwise(1 << 14, 1 << 14))) == 2
+
+
+def test_a_recipe_goes_back_to_the_kernel_that_it_analysed() -> None:
+    """What an option that does not fit has rewritten is analysed no more."""
+    b = Builder(Analysis(elementwise(6, 10)), interpreter_target())
+    before, tried = b.k, list[int]()
+
+    def fits(factor: int) -> bool:
+        assert b.k is before and not b.actions
+        tried.append(factor)
+        b.rewrite(Split("i1", factor))
+        return factor == 5
+
+    assert not b.first((2, 3), fits) and b.k is before and b.kernel is before.kernel and not b.actions
+    assert b.first((2, 5, 10), fits) and tried == [2, 3, 2, 5]
+    assert b.actions == (Split("i1", 5),) and b.k is not before and b.k.kernel is b.kernel
 
 
 def test_threads_of_one_dimension_for_two_axes_of_a_sum() -> None:

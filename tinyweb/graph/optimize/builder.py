@@ -136,11 +136,19 @@ class Builder:
         """Of what is left of an axis; 1 where nothing is."""
         return self.size(loop) if (loop := self.left(r)) else 1
 
-    def split(self, axis: str, factor: int, shift: bool = False) -> tuple[str, str]:
+    def split(self, axis: str, factor: int) -> tuple[str, str]:
         """The blocks of an axis, and the steps of one."""
-        action = Split(axis, factor, overlap=shift)
+        action = Split(axis, factor)
         self.do(action)
         return action.outer, action.inner
+
+    def blocks(self, axis: str, factor: int) -> tuple[str, str]:
+        """The same of blocks of which a shorter last one begins earlier where it may; else what lies beyond the end is
+        gated."""
+        size, shifted = self.exact(axis), Split(axis, factor, overlap=True)
+        if isinstance(size, int) and size % factor and self.attempt(shifted):
+            return shifted.outer, shifted.inner
+        return self.split(axis, factor)
 
     def bind(self, axis: str, kind: AxisKind, dim: int = 0) -> None:
         self.do(Bind(axis, kind, dim))

@@ -258,7 +258,7 @@ def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
             loops.append(b.tile(axis.arg.name, n, lanes))
         else:
             steps = n if tiles == 1 else min(n * tiles, k.size(axis))
-            outside, steps_of = b.split(axis.arg.name, steps, shift=k.size(axis) % steps != 0 and not k.in_place)
+            outside, steps_of = b.blocks(axis.arg.name, steps)
             grid.append(outside)
             loops += [left] if (left := b.tile(steps_of, n, lanes)) else []
         inner.append(loops)

@@ -162,7 +162,7 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     block = _summed_columns(b, column, min(SUMMED // k.volume(others), WIDEST))
     if block < NARROWEST or not ROWS_TOGETHER <= k.size(row) <= ROWS_TOGETHER * LONGEST:
         return False
-    outside, inside = b.split(column.arg.name, block, k.size(column) % block > 0)
+    outside, inside = b.blocks(column.arg.name, block)
     vectors = b.tile(inside, width, AxisKind.VECTOR)
     if left := [name for r in others if (name := b.tile(r.arg.name, together, AxisKind.UNROLL))]:
         b.reorder(outside, *left, vectors)

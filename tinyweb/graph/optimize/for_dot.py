@@ -168,7 +168,7 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
     if not isinstance(size, int) or size <= block or (size % block and k.in_place):
         return False
     tile = _tile(b, columns, max(SUMS // (vectors * len(w.dots)), 1))
-    row, lane = b.split(w.rows.arg.name, block, shift=size % block > 0)
+    row, lane = b.blocks(w.rows.arg.name, block)
     at = chunk = row
     cached = min(b.target.cache_bytes // (2 * dtypes.int16.itemsize), MAX_STAGED)
     elements, steps = (max(k.volume(u.src[1].ranges) for u in loads) for loads in (w.others, w.weights))

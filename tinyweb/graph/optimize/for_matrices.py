@@ -180,8 +180,7 @@ def bind_tile(
 ) -> None:
     """A tile of so many steps of an axis bound, in parts for subgroups along a dimension, if any: of the digits of an
     instruction's sums a thread's to its dimension, others to lanes, beside each other in memory to a vector."""
-    size = b.k.size(r)
-    _, axis = b.split(r.arg.name, whole, shift=size % whole > 0 and size >= whole and not b.k.in_place)
+    _, axis = b.blocks(r.arg.name, whole)
     for i, d in enumerate(digits):
         if d.of == "e" and i > 0 and all(further.of == "e" for further in digits[i:]):
             continue

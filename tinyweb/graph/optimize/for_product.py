@@ -142,7 +142,7 @@ def subgroup_product(b: Builder, dominant: UOp, along: list[UOp], down: list[UOp
         whole = divides(steps.src[0], depth * instruction.steps) and all(k.size(r) >= n for r, n in zip(axes, sizes))
         if not whole or len(k.reduces) > 1 or not k.constant(*axes):
             return False
-        (_, _), (_, column) = (b.split(r.arg.name, n, shift=k.size(r) % n > 0) for r, n in zip(axes, sizes))
+        (_, _), (_, column) = (b.blocks(r.arg.name, n) for r, n in zip(axes, sizes))
         b.bind(column, AxisKind.THREAD)
         at, inner = b.split(steps.arg.name, depth * instruction.steps)
         tensorize = Tensorize(b.split(inner, instruction.steps)[1], instruction.name)
@@ -215,21 +215,15 @@ def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int, dims: int = 
 
 
 def cut(b: Builder, s: Side, dim: int) -> None:
-    """A tile's lanes, threads and vectors. The last tile begins earlier, if it may, or reaches beyond the end."""
-    name, whole = s.axis.arg.name, s.along * s.vectors
-    shift, inner = _may_overlap(b, name), b.tile(name, LANES, AxisKind.VECTOR)
+    """A tile's lanes, threads and vectors."""
+    inner = b.tile(s.axis.arg.name, LANES, AxisKind.VECTOR)
     if inner:
-        _, inner = b.split(inner, whole, shift)
+        _, inner = b.blocks(inner, s.along * s.vectors)
     if inner and (vectors := b.tile(inner, s.along, AxisKind.THREAD, dim)):
         b.bind(vectors, AxisKind.UNROLL)
     if s.beside is not None:
-        _, inner = b.split(s.beside[0].arg.name, s.beside[1], _may_overlap(b, s.beside[0].arg.name))
+        _, inner = b.blocks(s.beside[0].arg.name, s.beside[1])
         b.bind(inner, AxisKind.THREAD, 2)
-
-
-def _may_overlap(b: Builder, name: str) -> bool:
-    """Whether the last block of an output axis may begin earlier; else what lies beyond the end is gated."""
-    return isinstance(b.exact(name), int) and not b.k.in_place
 
 
 def block(b: Builder, dominant: UOp, depth: int) -> str:
