@@ -88,7 +88,7 @@ def scheduled_by(how: str, kernel: UOp, target: Target, source: st.DataObject) -
     return optimize(kernel, target)
 
 
-def check(program: Program, target: Target, source: st.DataObject, how: str = "random", effort: int = 20) -> None:
+def check(program: Program, target: Target, source: st.DataObject, how: str = "random", effort: int = 4) -> None:
     """`effort`: what a proof may take, in millions of Z3's steps."""
     plan, outputs, held = planned(program)
     scheduled: dict[UOp, UOp] = {}
