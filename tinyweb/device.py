@@ -25,7 +25,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, Spread, UOp
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
-from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer, part_of, whole_of
+from tinyweb.graph.schedule import KernelCall, Schedule, at_origin, nbytes, new_buffer, part_of, whole_of
 from tinyweb.graph.schedule.indexing import fits
 from tinyweb.graph.schedule.views import walk
 from tinyweb.graph.target import Target
@@ -138,19 +138,30 @@ class OpenDevice:
                 check_indices(k)
             target = self.runtime.target
             programs: list[Program] = []
+            placed = [self._placed(k) for k in missing]
+            begin = getattr(self.runtime, "beginning", None)
+            made: dict[UOp, Program] = {}
 
             def lowered() -> Iterator[Program]:
-                for k in missing:
-                    programs.append(program_for(k, target, remembered(k, target)))
+                for k, _ in placed:
+                    if k not in made:
+                        made[k] = program_for(k, target, remembered(k, target))
+                    programs.append(made[k])
                     yield programs[-1]
 
             with _uncollected():
                 executables = self.runtime.compile(lowered())
-            for k, p, e in zip(missing, programs, executables, strict=True):
-                self.compiled[k] = (p, e)
+            for k, (_, starts), p, e in zip(missing, placed, programs, executables, strict=True):
+                self.compiled[k] = (p, begin(e, starts) if begin and starts else e)
                 self._recent.append((k, len(p.uops)))
             while len(self._recent) > MOST or sum(nodes for _, nodes in list(self._recent)) > MOST_NODES:
                 self._recent.popleft()
+
+    def _placed(self, kernel: UOp) -> tuple[UOp, tuple[int, ...]]:
+        """What is compiled of a kernel, and where in its memory that begins; what search has found is for it alone."""
+        if not hasattr(self.runtime, "beginning") or remembered(kernel, self.runtime.target) is not None:
+            return kernel, ()
+        return at_origin(kernel)
 
     def prepare(self, schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:
         """Compile a schedule and take its memory; returns what runs it. MemoryError where that does not fit."""

@@ -46,7 +46,8 @@ class Runtime(Protocol):
 
     # A runtime may also have `copy_from(handle, source: Runtime, memory: Handle, nbytes: int) -> bool`, which copies
     # from another runtime's memory (or its own) without the host, in the order of launches on both; False where it
-    # cannot.
+    # cannot. And `beginning(executable: Executable, starts: Sequence[int]) -> Executable`: the same program, handed the
+    # memory of each slot from a byte on.
 
     def compile(self, programs: Iterable[Program]) -> list[Executable]:
         """Compile programs together, beside what makes them; executables in the same order. Cached on disk by

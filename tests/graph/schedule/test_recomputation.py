@@ -30,6 +30,27 @@ def neighbours(steps: int) -> Callable[..., Tensor]:
     return compute
 
 
+def slopes(steps: int) -> Callable[..., Tensor]:
+    """The gradient of what neighbours come to: each step adds what eight parts of the one before have."""
+    return lambda x: neighbours(steps)(x).square().sum().gradient(x)[0]
+
+
+def recurrent(steps: int) -> Callable[..., Tensor]:
+    """The last output of a long short-term memory, whose cells go on from step to step."""
+
+    def compute(x: Tensor, w: Tensor) -> Tensor:
+        size = w.shape[1] // 4
+        output = cell = x[0, :, :size] * 0
+        for i in range(steps):
+            gates = x[i].cat(output, axis=-1) @ w
+            keep, add, value, show = (gates[:, size * k : size * (k + 1)] for k in range(4))
+            cell = keep.sigmoid() * cell + add.sigmoid() * value.tanh()
+            output = show.sigmoid() * cell.tanh()
+        return output
+
+    return compute
+
+
 def doubled(steps: int) -> Callable[..., Tensor]:
     """Running sums: each step adds what lies twice as far apart (Hillis and Steele 1986)."""
 
@@ -78,6 +99,7 @@ def programs(compute: Callable[..., Tensor], *shapes: tuple[int, ...]) -> list[P
     ("make", "shape", "steps", "each", "most"),
     [
         (neighbours, (200, 201), 6, 4, 1.25),
+        (slopes, (200, 201), 6, 4 + 8, 2.5),
         (doubled, (64, SIZE), 10, 1, 3.5),
         (butterflies, (16 * SIZE,), 12, 1, 10),
         (eliminated, (1000, 8, 8), 8, 5, 3),
@@ -135,6 +157,33 @@ def test_the_same_numbers(make: Callable[[int], Callable[..., Tensor]]) -> None:
             y = want.reshape(-1, 2, 2**i)
             want = np.stack([y[:, 0] + y[:, 1], y[:, 0] - y[:, 1]], 1).reshape(-1)
     np.testing.assert_allclose(make(7)(Tensor(x)).numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_slopes() -> None:
+    x = np.random.default_rng(3).standard_normal((20, 21)).astype(np.float32)
+    leaf = y = torch.from_numpy(x).requires_grad_()
+    for _ in range(4):
+        y = (y.roll(1, 0) + y.roll(-1, 0) + y.roll(1, 1) + y.roll(-1, 1)) * 0.25
+    (want,) = torch.autograd.grad(y.square().sum(), leaf)
+    np.testing.assert_allclose(slopes(4)(Tensor(x)).numpy(), want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_recurrent_network_carries_is_computed_once() -> None:
+    """Not in each step anew from all before; with few elements neither, where kernels would grow."""
+    for size in (8, 48):
+        shapes = [(12, 5, size), (2 * size, 4 * size)]
+        few, many = (sum(len(p.uops) for p in programs(recurrent(n), (n, *shapes[0][1:]), shapes[1])) for n in (6, 12))
+        assert many < 2.6 * few
+    rng = np.random.default_rng(4)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((12, 5, 8), (16, 32)))
+    network = torch.nn.LSTM(8, 8, bias=False)
+    order = [1, 0, 2, 3]  # PyTorch has the gate of what is added first
+    rows = np.concatenate([w.T.reshape(4, 8, 16)[k] for k in order])
+    with torch.no_grad():
+        network.weight_ih_l0.copy_(torch.from_numpy(np.ascontiguousarray(rows[:, :8])))
+        network.weight_hh_l0.copy_(torch.from_numpy(np.ascontiguousarray(rows[:, 8:])))
+        want = network(torch.from_numpy(x))[0][-1].numpy()
+    np.testing.assert_allclose(recurrent(12)(Tensor(x), Tensor(w)).numpy(), want, rtol=1e-3, atol=1e-4)
 
 
 def test_inverses_by_elimination() -> None:

@@ -34,7 +34,7 @@ from tinyweb.graph.schedule.attention import candidates, halves, reduced_away, w
 from tinyweb.graph.schedule.calls import MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
-from tinyweb.graph.schedule.recomputation import is_summed, worth_storing, worth_storing_once
+from tinyweb.graph.schedule.recomputation import is_summed, worth_sharing, worth_storing, worth_storing_once
 from tinyweb.graph.schedule.shared_rows import SharedRows, shared_rows
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.target import Target
@@ -177,7 +177,8 @@ class Fusion:
             self._realize(u)
             return
         if state.kind is Kind.NONE and u.op in ELEMENTWISE and state.inputs:
-            if worth_storing(u, self.post_dominators.users, self._is_loaded):
+            users = self.post_dominators.users
+            if worth_storing(u, users, self._is_loaded) or worth_sharing(u, users, self._is_loaded):
                 self._realize(u)
             return
         if (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, numel_max
+from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.schedule.work import LAUNCH
 
 STORED = 4  # operations that storing an element and loading it again may cost
@@ -21,6 +22,7 @@ EXPENSIVE = 8  # operations from which both sides of a join are not computed for
 BROADCAST = 8  # operations from which a value is stored before it is broadcast: fewer may be done once for a loop
 MOST = 1 << 10  # operations that are counted
 MOST_USERS = 1 << 8  # nodes that are looked at for a sum
+LONG = 1 << 6  # operations that no second kernel carries out again, however few elements there are: its text grows
 
 
 Users: TypeAlias = "Mapping[UOp, Sequence[UOp]]"
@@ -51,6 +53,33 @@ def worth_storing_once(u: UOp, count: int, is_memory: IsMemory, walked: int = 0)
     return False
 
 
+def worth_sharing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
+    """Whether memory for a value costs less than computing it in each kernel that needs it. What a recurrent network
+    carries from step to step would be computed from all steps before in each of the following ones.
+    """
+    if len(set(users[u])) == 1:
+        return False
+    sums, size = _sums(u, users), numel_max(u.shape)
+    if len(sums) < 2:
+        return False
+    operations = _operations(u, is_memory)
+    products = sum(numel_max(v.src[0].shape) > size for v in sums)
+    return operations > LONG or operations * size * (products - 1) > SURE * LAUNCH + STORED * size
+
+
+def _sums(u: UOp, users: Users) -> set[UOp]:
+    """The sums that a value, or elementwise work on it, goes into."""
+    todo, seen, found = [u], {u}, set[UOp]()
+    while todo and len(seen) <= MOST_USERS:
+        for v in users[todo.pop()]:
+            if v.op is Ops.REDUCE:
+                found.add(v)
+            elif v not in seen and (v.op in MOVEMENT or v.op in ELEMENTWISE):
+                seen.add(v)
+                todo.append(v)
+    return found
+
+
 def is_summed(u: UOp, users: Users) -> bool:
     """Whether a sum reads a value, with elementwise work between them: tiles of sums keep what they read again."""
     todo, seen = [u], {u}
@@ -69,23 +98,38 @@ def is_summed(u: UOp, users: Users) -> bool:
 def _places(u: UOp, size: int, users: Users) -> tuple[int, int]:
     """How many elements of a value are read by way of its views, each view once: those that it has, and those that are
     computed where a view, or what is made of it, has a border and a choice of what lies behind that: a side of a join.
+    A part of a view, the rest of it being constant, is read where the view is, or by way of views of its own.
     """
     apart = joined = 0
-    todo, seen = [(u, size, size)], {u}
+    read: dict[UOp, tuple[int, int]] = {}
+    todo, seen = [(u, u, size, size)], {u}
     while todo:
-        view, inside, whole = todo.pop()
+        x, view, inside, whole = todo.pop()
         made: list[UOp] = []
-        for x, v in _readers(view, users):
-            if v.op is Ops.TAKE and v.src[0] is x:
+        for below, v in _readers(x, users):
+            if v.op is Ops.TAKE and v.src[0] is below:
                 apart, joined = apart + numel_max(v.shape), joined + numel_max(v.shape)
-            elif v.op not in MOVEMENT:
+            elif v.op not in MOVEMENT and not _is_part(v, below):
                 made.append(v)
             elif v not in seen:
                 seen.add(v)
-                todo.append((v, min(inside, numel_max(v.shape)), _joined(v, whole)))
+                sizes = (min(inside, numel_max(v.shape)), _joined(v, whole)) if v.op in MOVEMENT else (inside, whole)
+                todo.append((v, v if v.op in MOVEMENT else view, *sizes))
         if made:
-            apart, joined = apart + inside, joined + max(whole, sum(_padded(v, users) for v in made))
-    return apart, joined
+            before = read.get(view, (0, 0))[1]
+            read[view] = inside, max(before, whole, sum(_padded(v, users) for v in made))
+    return apart + sum(a for a, _ in read.values()), joined + sum(j for _, j in read.values())
+
+
+def _is_part(v: UOp, x: UOp) -> bool:
+    """Whether a choice is one between a value and constants by constants, as in the gradient of a join."""
+    return v.op is Ops.WHERE and all(s is x or on_node(s, "is_constant", _is_constant) for s in v.src)
+
+
+def _is_constant(u: UOp) -> bool:
+    if not u.src:
+        return u.op in (Ops.CONST, Ops.IOTA)
+    return (u.op in ELEMENTWISE or u.op in MOVEMENT) and all(s.__dict__["is_constant"] for s in u.src)
 
 
 def _readers(u: UOp, users: Users) -> Iterator[tuple[UOp, UOp]]:

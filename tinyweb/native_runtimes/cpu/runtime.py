@@ -10,7 +10,7 @@ import platform
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -67,12 +67,15 @@ class CpuBuffer:
 
 @dataclass(frozen=True, eq=False)
 class CpuExecutable:
-    """One program's two functions; `library` keeps their code loaded."""
+    """One program's two functions; `library` keeps their code loaded. `starts`: the byte of a launch's memory that is
+    the program's first, by slot, where it is not that memory's.
+    """
 
     program: Program
     run: int
     grid: int
     library: ctypes.CDLL
+    starts: tuple[int, ...] = ()
 
     @functools.cached_property
     def cheap(self) -> int:
@@ -145,7 +148,13 @@ class _Prepared:
         for n in launches:
             found = [m for i in self.slots[n] if (m := self.memory[i])]
             addresses: list[Any] = [address for address, _ in found]
-            check_launch(self.executables[n].program, [nbytes for _, nbytes in found], addresses)
+            sizes = [nbytes for _, nbytes in found]
+            starts = self.executables[n].starts
+            for slot, start in enumerate(starts):
+                sizes[slot] -= start
+            check_launch(self.executables[n].program, sizes, addresses)
+            for slot, start in enumerate(starts):
+                addresses[slot] += start
             self.pointers[n][: len(addresses)] = addresses
 
 
@@ -242,6 +251,10 @@ class CpuRuntime(Turns, Replaying):
                 assert run is not None and grid is not None
                 made[p.name] = CpuExecutable(p, run, grid, library)
         return [made[p.name] for p in asked]
+
+    def beginning(self, executable: CpuExecutable, starts: Sequence[int]) -> CpuExecutable:
+        """The same program, handed the memory of each slot from these bytes on."""
+        return replace(executable, starts=tuple(starts))
 
     def prepare(
         self, executables: Sequence[CpuExecutable], slots: Sequence[Sequence[int]], fixed: Sequence[CpuBuffer]
