@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.cliffs.count import executed, total
-from benchmarks.cliffs.run import HEADER, Result, check, differs, line, measure, summary
+from benchmarks.cliffs.run import HEADER, Result, check, differs, line, main, measure, summary
 from benchmarks.cliffs.work import Work, alike, needs, normal
 from benchmarks.cliffs.works import FAMILIES, WORKS
 from benchmarks.count.program import operations
@@ -55,13 +55,11 @@ def test_run(tmp_path: Path) -> None:
     assert all(len(w["ours"]) == len(w["theirs"]) >= 3 and w["ratio"] > 0 for w in written["works"])
 
 
-def test_unknown(tmp_path: Path) -> None:
+def test_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     for only, said in (("nothing like this", "no work matches"), ("(", "--only")):
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks", "cliffs", "--only", only],
-            cwd=ROOT, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        assert done.returncode and said in done.stderr
+        with pytest.raises(SystemExit) as stopped:
+            main(["--only", only])
+        assert stopped.value.code and said in f"{stopped.value.code} {capsys.readouterr().err}"
 
 
 def test_there_are_enough_of_each_family() -> None:
