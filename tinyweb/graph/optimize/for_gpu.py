@@ -213,17 +213,23 @@ def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp],
     """Threads for a row, each with at most `kept` vectors that it keeps, if any; whether it does."""
     k = b.k
     length = max(k.volume(apart), k.volume(set(dominant.src[1:]))) // width
+    # rows whose elements lie among those of others are read by neighbouring threads, each with a row of its own
+    loads = k.loads_of(dominant)
+    lies = any(k.contiguous(u, r) for u in loads for r in (*dominant.src[1:], *apart))
+    beside = [r for r in rows if not lies and k.size(r) >= ALONG and any(k.contiguous(u, r) for u in loads)]
+    bind_threads(b, beside[:1], ALONG)
+    dim, teams = len(b.threads()), threads(b)
     # no more than keep all busy: each of them takes part in every exchange, and computes what the row has but once
-    enough = 1 if length * width <= NARROW else ALONG
+    enough = 1 if beside or length * width <= NARROW else ALONG
     count, busy = min(enough, 4), b.target.busy_threads
-    while count < most(b) and count * 2 <= length:
+    while count * 2 * teams <= most(b) and count * 2 <= length:
         if count >= enough and k.volume(rows) * count >= busy and (not kept or count * kept >= length):
             break
         count *= 2
     count = share(b, dominant, count, 1) if count > 1 else 1
     along = next((r for r in by_stride(k, apart) if b.left(r)), None)
     if count > 1 and along is not None:
-        b.bind(b.split(b.left(along), count)[1], AxisKind.THREAD)
+        b.bind(b.split(b.left(along), count)[1], AxisKind.THREAD, dim)
     if along is None or k.volume(apart) > kept * width * count:
         return False
     for left in b.loops([*dict.fromkeys(r for u in k.reduces for r in u.src[1:]), along]):

@@ -37,7 +37,7 @@ from tinyweb.graph.schedule.ordered import expand_ordered, placed
 from tinyweb.graph.schedule.shared_rows import by_rows
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.whole_rows import held_rows
-from tinyweb.graph.schedule.work import repeats, verify_work
+from tinyweb.graph.schedule.work import MOST_REPEATED, executed, needed, repeats, verify_work
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 
@@ -236,7 +236,7 @@ def _is_one_pass(s: _Store, target: Target | type[Target]) -> bool:
     """Whether a kernel computes each product of its rows once, and holds it until all that is made of it is known."""
     assert s.kernel is not None
     one = held_rows(s.kernel, target) is not None or softmaxes(s.kernel)
-    return bool(one) and not repeats(s.form, s.kernel, target)
+    return bool(one) and executed(s.kernel, target) <= MOST_REPEATED * needed(s.form)
 
 
 def _together(
