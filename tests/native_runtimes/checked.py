@@ -36,6 +36,12 @@ def packed(x: Tensor) -> Tensor:
     return (x * 3).cast(dtypes.int4).contiguous().cast(dtypes.int32)
 
 
+def largest_and_place(q: Tensor, k: Tensor) -> Tensor:
+    products = q @ k.transpose(0, 1)
+    largest, place = products.max(1), products.argmax(1)
+    return largest.realize(place) + place
+
+
 CASES: dict[str, tuple[Sequence[np.ndarray], Callable[..., Tensor]]] = {
     "product in tiles": ((data(40, 24), data(24, 72)), lambda a, b: a @ b),
     "convolution": ((data(1, 4, 9, 9), data(16, 4, 3, 3)), lambda x, w: x.conv2d(w, padding=1).silu()),
@@ -44,6 +50,8 @@ CASES: dict[str, tuple[Sequence[np.ndarray], Callable[..., Tensor]]] = {
         lambda q, k, v: q.scaled_dot_product_attention(k, v),
     ),
     "softmax of rows": ((data(3, 130),), lambda x: x.softmax()),
+    "softmax of columns": ((data(70, 64),), lambda x: x.softmax(0)),
+    "two results of the same products": ((data(40, 8), data(45, 8)), largest_and_place),
     "reduction over threads": ((data(2, 700),), lambda x: x.max(1) + x.sum(1)),
     "scan": ((data(3, 300),), lambda x: x.cumsum(1)),
     "sort": ((data(2, 90),), lambda x: x.sort(1)[0]),
