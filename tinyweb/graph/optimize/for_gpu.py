@@ -213,9 +213,10 @@ def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp],
     """Threads for a row, each with at most `kept` vectors that it keeps, if any; whether it does."""
     k = b.k
     length = max(k.volume(apart), k.volume(set(dominant.src[1:]))) // width
-    # rows whose elements lie among those of others are read by neighbouring threads, each with a row of its own
+    # rows whose elements lie among those of others are read by neighbouring threads, if these keep what they compute
     loads = k.loads_of(dominant)
     lies = any(k.contiguous(u, r) for u in loads for r in (*dominant.src[1:], *apart))
+    lies = lies or length * width * ALONG > KEPT[0] * most(b)
     beside = [r for r in rows if not lies and k.size(r) >= ALONG and any(k.contiguous(u, r) for u in loads)]
     bind_threads(b, beside[:1], ALONG)
     dim, teams = len(b.threads()), threads(b)
