@@ -328,8 +328,8 @@ def test_export_and_inspect(refused: Refused, said: Callable[..., str], small_mo
     assert "kernels per token" in said("inspect", sites[0])
 
     assert "is not empty" in refused("export", "chat", small_model, "-o", sites[0])
-    said("export", "chat", small_model, "-o", sites[0], "--quant", "f16", "--force")
-    assert json.loads(said("inspect", sites[0], "--json"))["model"]["quant"] == "f16"
+    said("export", "chat", small_model, "-o", sites[0], "--quant", "q8", "--context", "32", "--force")
+    assert json.loads(said("inspect", sites[0], "--json"))["weights"]["shards"] == 1 < report["weights"]["shards"]
 
 
 def test_run_chat_answers(model_folder: Path, said: Callable[..., str]) -> None:
