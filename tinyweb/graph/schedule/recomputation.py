@@ -59,11 +59,12 @@ def worth_sharing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     """
     if len(set(users[u])) == 1:
         return False
-    sums, size = _sums(u, users), numel_max(u.shape)
-    if len(sums) < 2:
+    size = numel_max(u.shape)
+    # sums of a value at its own places go along its rows together
+    products = sum(numel_max(v.src[0].shape) > size for v in _sums(u, users))
+    if products < 2:
         return False
     operations = _operations(u, is_memory)
-    products = sum(numel_max(v.src[0].shape) > size for v in sums)
     return operations > LONG or operations * size * (products - 1) > SURE * LAUNCH + STORED * size
 
 
