@@ -259,6 +259,20 @@ WINDOWS = [
 ]
 
 
+def test_of_a_part_that_lies_outside_nothing_is_summed() -> None:
+    """A sum that is joined with zeros, along an axis which is divided there."""
+    x, keep = (np.random.default_rng(3).standard_normal(s).astype(np.float32) for s in ((8, 64), (8, 1)))
+
+    def joined() -> Tensor:
+        return Tensor.zeros(64).cat((Tensor(x) * (Tensor(keep) > 0).cast(dtypes.float32)).sum(0))
+
+    for target in (cpu_target(8, 2), wasm_target(2)):
+        for call in capture(lambda: joined().realize(), target).calls:
+            assert heuristic(call.kernel, target)
+    expected = np.concatenate([np.zeros(64), (x * (keep > 0)).sum(0)])
+    np.testing.assert_allclose(joined().numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(("size", "kernel", "stride", "border"), WINDOWS)
 def test_windows_of_single_channels(size: int, kernel: int, stride: int, border: int) -> None:
     """Depthwise convolutions and pools: rows are written out, and gated where they end."""

@@ -224,6 +224,7 @@ def windows(b: Builder, dominant: UOp) -> bool:
         b.rewrite(Divide(row.arg.name, at))
     for part in parts:
         mine = [f"{q}.{part}" for q in along] if len(parts) > 1 else along
+        mine = [q for q in mine if b.has(q)]  # where all of a part lies outside nothing is summed
         whole = next(r for r in b.k.outputs if r.arg.name == part)
         bodies = -(-b.k.size(whole) // width)
         if bodies * taps <= REPEATED:
