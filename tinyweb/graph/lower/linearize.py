@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
 
-_EFFECTS = (Ops.LOAD, Ops.STORE, Ops.RANGE, Ops.END, Ops.AFTER, Ops.BARRIER, Ops.BUFFER, Ops.SINK)
+# what is not moved into a loop for what it is made of
+_PINNED = (Ops.LOAD, Ops.STORE, Ops.RANGE, Ops.END, Ops.AFTER, Ops.BARRIER, Ops.BUFFER, Ops.SINK)
 
 
 def linearize(sink: UOp) -> list[UOp]:
@@ -68,7 +69,7 @@ def _unsafe(order: list[UOp]) -> set[UOp]:
             index, lanes = u.src[1], u.arg if isinstance(u.arg, int) else 1
             if len(u.src) == 2 and not 0 <= index.vmin <= index.vmax <= u.src[0].arg.size - lanes:
                 found.add(u)
-        elif u.op not in _EFFECTS and not found.isdisjoint(u.src):
+        elif u.op not in _PINNED and not found.isdisjoint(u.src):
             found.add(u)
     return found
 
