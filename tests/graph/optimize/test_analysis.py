@@ -12,11 +12,11 @@ from tests.graph.symbolic.oracle import all_values, meaning
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize import Bind, ScheduleError, Split, apply
-from tinyweb.graph.optimize.analysis import Analysis, fitting, power_of_two
+from tinyweb.graph.optimize.analysis import Analysis, even, fewest_steps, largest_divisor, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.digest import describe
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
-from tinyweb.graph.target import interpreter_target
+from tinyweb.graph.target import cpu_target, interpreter_target, webgpu_target
 from tinyweb.schedules import Database, DatabaseError
 
 AXIS, OTHER = axes(24, 6)
@@ -79,24 +79,40 @@ def test_loads_of_sums_inside_are_left_out() -> None:
 def test_the_width_of_vectors(size: int, width: int) -> None:
     (i,) = axes(size)
     load = param(1, 2 * size).load(i)
-    k = Analysis(kernel(param(0, size).store(i, load)))
-    assert k.width([load], i, 16) == width and k.width([load], i, 4) == min(width, 4)
-    assert k.width([], i, 16) == 1 and k.width([param(1, 2 * size).load(i * 2)], i, 16) == 1
+    b = Builder(Analysis(kernel(param(0, size).store(i, load))), webgpu_target())
+    assert b.width([load], i, 16) == width and b.width([load], i, 4) == min(width, 4)
+    assert b.width([], i, 16) == 1 and b.width([param(1, 2 * size).load(i * 2)], i, 16) == 1
     moved = param(1, 2 * size).load(i + 4)
-    assert k.width([moved], i, 16) == min(width, 4)
+    assert b.width([moved], i, 16) == min(width, 4)
+
+
+def test_vectors_that_need_not_be_aligned_leave_little_over() -> None:
+    for size, width in ((7, 4), (31, 8), (100, 8), (200, 16)):
+        (i,) = axes(size)
+        load = param(1, size + 1).load(i + 1)
+        b = Builder(Analysis(kernel(param(0, size).store(i, load))), cpu_target(8, 2))
+        assert b.width([load], i, 16) == width
 
 
 def test_threads_for_a_size() -> None:
-    """A power of two that leaves at most a quarter idle, unless half as many divide the size."""
+    """A power of two of which a sixteenth is idle at most, half of it, or an even share."""
     for size in range(1, 200):
         for room in (1, 2, 4, 16, 64):
-            n = fitting(size, room)
-            assert n <= room and n & (n - 1) == 0 and n < max(2 * size, 2)
+            n = even(size, room)
             most = next(p for p in (64, 32, 16, 8, 4, 2, 1) if p <= room and (p < 2 * size or p == 1))
-            whole = power_of_two(size, most)
-            assert n == (most if whole == most or -size % most / size <= 0.25 or whole * 2 < most else whole)
+            share = -(-size // -(-size // min(room, size)))
+            assert n in (most, most // 2, share) and n <= room
+            idle = -size % n
+            assert idle * 16 <= size or (n == share and idle < -(-size // n))
+            assert n == most or -size % most * 16 > size
             assert size % power_of_two(size, room) == 0
             assert 2 * power_of_two(size, room) > room or size % (2 * power_of_two(size, room))
+
+
+def test_blocks_by_which_an_axis_is_done_soonest() -> None:
+    assert largest_divisor(12, 5) == 4 and largest_divisor(7, 6) == 1 and largest_divisor(9, 0) == 1
+    assert fewest_steps(10, (4, 2, 1), each=1) == 4 and fewest_steps(9, (4, 3), each=1) == 3
+    assert fewest_steps(12, (4, 6)) == 4 and fewest_steps(12, ()) == 0
 
 
 def on_the_grid(kernel: UOp) -> list[str]:

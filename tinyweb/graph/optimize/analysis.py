@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 
 from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, axis_size, below, size_max
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of, updates_in_place
@@ -13,36 +13,31 @@ from tinyweb.graph.symbolic import const_factor, simplify, split_by, substitute_
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 
 
+def fewest_steps(size: int, among: Iterable[int], each: int = 0) -> int:
+    """Of steps that blocks of an axis may have those by which it is done soonest, where every block costs `each` steps
+    beside its own: the first of such; 0 if there are none."""
+    return min(among, key=lambda n: -(-size // n) * (n + each), default=0)
+
+
 def largest_divisor(size: int, most: int) -> int:
     """The largest divisor of a size that is at most `most`."""
-    return next(n for n in range(max(most, 1), 0, -1) if size % n == 0)
+    return fewest_steps(size, range(max(most, 1), 0, -1))
 
 
 def power_of_two(size: int, most: int) -> int:
     """The largest power of two up to `most` that divides a size."""
-    factor = 1
-    while factor * 2 <= most and size % (factor * 2) == 0:
-        factor *= 2
-    return factor
-
-
-def fitting(size: int, room: int) -> int:
-    """How many threads an axis of that size should have, at most `room`: a power of two that wastes little."""
-    count = 1
-    while count * 2 <= room and count < size:
-        count *= 2
-    exact = count
-    while exact > 1 and size % exact:
-        exact //= 2
-    # gating off up to a quarter of the threads is better than having half as many
-    waste = -size % count / size
-    return count if exact == count or waste <= 0.25 or exact * 2 < count else exact
+    return gcd(size, 1 << max(most, 1).bit_length() - 1)
 
 
 def even(size: int, room: int) -> int:
-    """The threads of an axis, at most `room`: a power of two, or an even share of it if that leaves many idle."""
-    count = fitting(size, room)
-    return count if -size % count * MOST_IDLE <= size else -(-size // -(-size // min(room, size)))
+    """The threads of an axis, at most `room`: a power of two; where that leaves many idle half of it, if none and of no
+    more than two steps, or an even share of the axis.
+    """
+    count = min(1 << (size - 1).bit_length(), 1 << room.bit_length() - 1)
+    if -size % count * MOST_IDLE <= size:
+        return count
+    half = count // 2
+    return half if size % half == 0 and size < 2 * count else -(-size // -(-size // min(room, size)))
 
 
 class Analysis:
@@ -121,28 +116,6 @@ class Analysis:
         jump = [a for a in others if (self.in_blocks(a, r, width) or (1,))[0] != 0]
         return len(follow) - len(jump), width * sum(self.traffic(a) for a in follow)
 
-    def vector_axis(
-        self, loads: list[UOp], widths: Iterable[tuple[UOp, int]], most: int, aligned: bool = True
-    ) -> tuple[UOp | None, int]:
-        """The axis that most loads follow in most lanes, of those with the vector's width along each, and that width;
-        `most`: lanes that count.
-        """
-        found: list[tuple[tuple[int, int], UOp | None, int]] = [((0, 0), None, 1)]
-        for r, width in widths:
-            if width > 1:
-                loads_at_once, traffic = self.merit(loads, r, min(width, most), aligned)
-                found.append(((loads_at_once * min(width, most), traffic), r, width))
-        return max(found, key=lambda one: one[0])[1:]
-
-    def stored_axis(self, axes: Iterable[UOp], width: Callable[[list[UOp], UOp], int]) -> tuple[UOp | None, int]:
-        """The axis that stores follow in the widest vectors, and their width: that of some stores along an axis."""
-        best, found = None, 1
-        for r in axes if not self.pointer_chasing else ():
-            follow = [s for s in self.stores if self.contiguous(s, r)]
-            if follow and (fits := width(follow, r)) > found:
-                best, found = r, fits
-        return best, found
-
     @cached_property
     def apart(self) -> list[UOp]:
         """The output axes that no reduction varies along."""
@@ -188,12 +161,3 @@ class Analysis:
     def kernel_stores(self, access: UOp) -> bool:
         """Whether the memory of an access is also stored to."""
         return any(s.src[0] is access.src[0] for s in self.stores)
-
-    def width(self, accesses: list[UOp], r: UOp, limit: int) -> int:
-        """The widest power of two up to `limit` that divides the axis and in which an access follows it, aligned."""
-        width = power_of_two(const_factor(self.exact(r)), limit)
-        while width > 1:
-            if any(self.follows(a, r, width) for a in accesses):
-                return width
-            width //= 2
-        return 1

@@ -7,6 +7,7 @@ by then; a step that may fail is attempted, and the kernel stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
@@ -23,12 +24,13 @@ from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.optimize.stage import stages_of, whole_value
-from tinyweb.graph.symbolic import divides
+from tinyweb.graph.symbolic import const_factor, divides
 from tinyweb.graph.target import Target
 
 # elements: fewer are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
 BLOCKS_PER_WORKER = 4
+AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
 
 Mark: TypeAlias = tuple[Analysis, UOp, Schedule]
 Choices: TypeAlias = Mapping[str, int]
@@ -78,15 +80,20 @@ class Builder:
     def back(self, mark: Mark) -> None:
         self.k, self.kernel, self.actions = mark
 
-    def first(self, options: Iterable[T], fits: Callable[[T], bool]) -> bool:
-        """Follow a recipe with the first of the options that it fits with; where there is none, nothing has happened
-        and the answer is no."""
+    def follow(self, recipe: Callable[[], bool]) -> bool:
+        """All of a recipe or, where it is not for the kernel or an action does not fit, nothing; whether it was."""
         mark = self.mark()
-        for option in options:
-            if fits(option):
+        try:
+            if recipe():
                 return True
-            self.back(mark)
+        except ScheduleError:
+            pass
+        self.back(mark)
         return False
+
+    def first(self, options: Iterable[T], recipe: Callable[[T], bool]) -> bool:
+        """Follow a recipe with the first of the options that it fits with; whether there is one."""
+        return any(self.follow(partial(recipe, option)) for option in options)
 
     def rewrite(self, *actions: Action) -> None:
         """Actions after which the kernel is a different one to analyse, and has no axis bound yet."""
@@ -179,6 +186,52 @@ class Builder:
     def vector(self, axis: UOp | None, width: int) -> str:
         """Vectors along an axis, if there is one; what is left of it as a loop, or ""."""
         return self.tile(axis.arg.name, width, AxisKind.VECTOR) if axis is not None else ""
+
+    @property
+    def aligned(self) -> bool:
+        """Whether vectors are only loaded and stored at multiples of their width, as by threads."""
+        return self.target.has_threads
+
+    def width(self, accesses: list[UOp], r: UOp, limit: int) -> int:
+        """The widest vector up to `limit` in which an access follows an axis: one that divides it, or that need not be
+        aligned and leaves little over.
+        """
+        k, lanes, name = self.k, self.target.vector_lanes, r.arg.name
+        factor, width = const_factor(k.exact(r)), limit
+        while width > 1:
+            divides = factor % width == 0
+            narrow = factor % (width // 2) == 0 and width // 2 * 2 >= lanes
+            if (divides or not self.aligned) and any(k.follows(a, r, width, self.aligned) for a in accesses):
+                if divides:
+                    return width
+                # what is left over costs scalar steps; of several vectors of outputs, what is done again
+                worth = width <= max(lanes, 8) and not narrow and (k.size(r) >= 4 * width or not r.arg.reduce)
+                worth |= not r.arg.reduce and k.size(r) >= AGAIN * width
+                if worth and self.legal(Peel(name, width) if r.arg.reduce else Split(name, width, overlap=True)):
+                    return width
+            width //= 2
+        return 1
+
+    def vector_axis(self, loads: list[UOp], limits: Iterable[tuple[UOp, int]], most: int) -> tuple[UOp | None, int]:
+        """The axis that most loads follow in most lanes, of axes with the widest vector along each, and the vector's
+        width; `most`: lanes that count.
+        """
+        found: list[tuple[tuple[int, int], UOp | None, int]] = [((0, 0), None, 1)]
+        for r, limit in limits:
+            if (width := self.width(loads, r, limit)) > 1:
+                lanes = min(width, most)
+                loads_at_once, traffic = self.k.merit(loads, r, lanes, self.aligned)
+                found.append(((loads_at_once * lanes, traffic), r, width))
+        return max(found, key=lambda one: one[0])[1:]
+
+    def stored_axis(self, axes: Iterable[UOp], limit: Callable[[list[UOp]], int]) -> tuple[UOp | None, int]:
+        """The axis that stores follow in the widest vectors, up to a limit for these stores, and their width."""
+        best, found = None, 1
+        for r in axes if not self.k.pointer_chasing else ():
+            follow = [s for s in self.k.stores if self.k.contiguous(s, r)]
+            if follow and (width := self.width(follow, r, limit(follow))) > found:
+                best, found = r, width
+        return best, found
 
     def hoist(self, axis: str, at: str) -> Callable[[str], str]:
         """A reduced loop goes around a step of `at`; how its sums' axes are called inside of it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from tinyweb.graph.ir import UOp
@@ -20,7 +21,7 @@ from tinyweb.graph.optimize.builder import Builder, Choices
 from tinyweb.graph.optimize.cost import excess, refusal
 from tinyweb.graph.optimize.digest import describe
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
-from tinyweb.graph.optimize.heuristic import RULES, Rule
+from tinyweb.graph.optimize.heuristic import RULES
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target
 
@@ -57,22 +58,15 @@ def variants(kernel: UOp, target: Target, chosen: Choices) -> Iterator[tuple[Sch
     k = Analysis(prepared(kernel))
     for rule in RULES[target.family]:
         b = Builder(k, target, chosen)
-        if _holds(rule, b):
+        if b.follow(partial(rule, b)):
             break
     else:
         return
     for what, count in b.offered.items():
         for number in range(count):
             other = Builder(k, target, {**chosen, what: number})
-            if number != chosen.get(what) and _holds(rule, other):
+            if number != chosen.get(what) and other.follow(partial(rule, other)):
                 yield other.actions, dict(other.chosen)
-
-
-def _holds(rule: Rule, b: Builder) -> bool:
-    try:
-        return rule(b)
-    except ScheduleError:
-        return False
 
 
 def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Schedule, T]:

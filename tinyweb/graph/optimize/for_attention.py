@@ -147,13 +147,11 @@ def _with_shape(b: Builder, softmax: Softmax, row: UOp, shape: Shape) -> bool:
     b.grid(b.loops(k.outputs))
     name = softmax.row.arg.name
     space = Space.REGISTER if shape.chains else Space.SHARED
-    if not b.attempt(Online(name, shape.block, space, instruction=shape.instructions[0].name)):
-        return False
+    b.do(Online(name, shape.block, space, instruction=shape.instructions[0].name))
     summed = next(f"{name}.sum{i or ''}" for i, s in enumerate(softmax.sums) if s.value is not s.exponential)
     for axis, instruction in zip((softmax.inner[0].arg.name, summed), shape.instructions):
         steps, step = b.split(axis, instruction.steps)
-        if not b.attempt(Tensorize(step, instruction.name)):
-            return False
+        b.do(Tensorize(step, instruction.name))
         # registers have no numbers; and the first of products that are written out finds no sums yet
         if (axis is summed and shape.chains) or (instruction.shared and b.size(steps) <= WRITTEN_OUT):
             b.bind(steps, AxisKind.UNROLL)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, below
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
-from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.analysis import Analysis, fewest_steps
 from tinyweb.graph.optimize.builder import BLOCKS_PER_WORKER, WORTH_SHARING, Builder
 from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
@@ -14,9 +14,8 @@ from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.tensorize import Factor
-from tinyweb.graph.symbolic import borders, const_factor, substitute_ranges
+from tinyweb.graph.symbolic import borders, substitute_ranges
 
-AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
 # sums in the first-level cache, the fewest and the most of a row that are worth it; lanes of one, rows at a time
 SUMMED, NARROWEST, WIDEST, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 128, 512, 32, 8
@@ -113,7 +112,7 @@ def vectors(b: Builder, axes: list[UOp], most: int) -> None:
     k = b.k
     widest = max((u.dtype.bits for u in k.nodes if u.op is Ops.LOAD), default=32)
     limit = min(most if widest <= 32 else b.target.vector_lanes, b.target.max_vector)
-    best, width = k.stored_axis(axes, lambda follow, r: vector_width(b, follow, r, limit))
+    best, width = b.stored_axis(axes, lambda follow: limit)
     if best is None:
         return
     across = read_across(k, best, width, axes)
@@ -210,7 +209,7 @@ def windows(b: Builder, dominant: UOp) -> bool:
     if not k.constant(row, *bound):
         return False
     lanes = b.target.vector_lanes  # whole vectors, of which the last may begin earlier: fewer to compute
-    width = lanes if k.size(row) >= lanes else vector_width(b, k.stores, row, lanes)
+    width = lanes if k.size(row) >= lanes else b.width(k.stores, row, lanes)
     if width < 4:
         return False
     # the steps of a window along the row come first: with them gates are constant
@@ -233,7 +232,7 @@ def windows(b: Builder, dominant: UOp) -> bool:
         else:
             bodies = 4  # vectors of sums: as many as steps of the arithmetic are under way
             follow = [s for s in b.k.stores if whole in s.ranges]
-            b.tile(part, vector_width(b, follow, whole, min(bodies * lanes, b.target.max_vector)), AxisKind.VECTOR)
+            b.tile(part, b.width(follow, whole, min(bodies * lanes, b.target.max_vector)), AxisKind.VECTOR)
         for q in mine:
             bodies *= b.size(q)
             if bodies <= REPEATED:
@@ -333,28 +332,7 @@ def vector_axis(b: Builder, loads: list[UOp], bound: list[UOp], free: list[UOp])
     once = (u.dtype.bits for u in loads if u.dtype.bits < 8 or u.ranges.issuperset(free))
     longest = max(lanes, 8) if any(bits < 32 for bits in once) else lanes
     limits = [*((r, longest) for r in bound), *((r, min(4 * lanes, 64)) for r in free)]
-    return b.k.vector_axis(loads, ((r, vector_width(b, loads, r, limit)) for r, limit in limits), lanes, False)
-
-
-def vector_width(b: Builder, accesses: list[UOp], r: UOp, limit: int) -> int:
-    """The vector to walk an axis in, as far as the accesses follow it: whole vectors, or narrower ones that divide
-    it.
-    """
-    k, lanes, name = b.k, b.target.vector_lanes, r.arg.name
-    factor, width = const_factor(k.exact(r)), limit
-    while width > 1:
-        divides = factor % width == 0
-        narrow = factor % (width // 2) == 0 and width // 2 * 2 >= lanes
-        if any(k.follows(a, r, width, False) for a in accesses):
-            if divides:
-                return width
-            # what is left over costs scalar steps; of several vectors of outputs, what is done again
-            worth = width <= max(lanes, 8) and not narrow and (k.size(r) >= 4 * width or not r.arg.reduce)
-            worth |= not r.arg.reduce and k.size(r) >= AGAIN * width
-            if worth and b.legal(Peel(name, width) if r.arg.reduce else Split(name, width, overlap=True)):
-                return width
-        width //= 2
-    return 1
+    return b.vector_axis(loads, limits, lanes)
 
 
 def unrolled(k: Analysis, r: UOp, most: int) -> int:
@@ -363,11 +341,8 @@ def unrolled(k: Analysis, r: UOp, most: int) -> int:
     exact = k.exact(r)
     if not isinstance(exact, int):
         return most
-    return (
-        exact
-        if exact <= most
-        else min(range(most, most // 2, -1), key=lambda f: (exact % f > 0, -(-exact // f) * (f + 1)))
-    )
+    factors = [exact] if exact <= most else range(most, most // 2, -1)
+    return fewest_steps(exact, [f for f in factors if exact % f == 0] or factors, each=1)
 
 
 # -- the nest ---------------------------------------------------------------------------------------------------

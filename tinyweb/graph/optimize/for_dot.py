@@ -19,7 +19,6 @@ from tinyweb.graph.optimize.actions import Split
 from tinyweb.graph.optimize.analysis import Analysis, largest_divisor
 from tinyweb.graph.optimize.builder import BLOCKS_PER_WORKER, Builder
 from tinyweb.graph.optimize.contraction import schedule_contraction
-from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
@@ -60,7 +59,7 @@ def schedule_for_dots(b: Builder) -> bool:
     recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
     if work is None and (many := _dots(b, few=False)) is not None:  # where no tile of sums fits
         recipes += [partial(_along_groups, b, many, i) for i in _apart(b)]
-    if not any(_whole(b, recipe) for recipe in recipes):
+    if not any(map(b.follow, recipes)):
         return False
     for p in read_in_order(b.kernel) if b.target.prefetch_bytes else ():
         b.do(Prefetch(p.arg.slot, b.target.prefetch_bytes))
@@ -88,18 +87,6 @@ def _takes_bytes(b: Builder, instruction: Instruction) -> bool:
 def _widest(b: Builder) -> list[Instruction]:
     """The same where what is shifted has sums of its own; bytes of any sign are then best multiplied as they are."""
     return [i for i in b.instructions() if i.unsigned_bytes] + _wide(b)
-
-
-def _whole(b: Builder, recipe: Callable[[], bool]) -> bool:
-    """All of a recipe, or nothing where it is not for the kernel or an action does not fit."""
-    start = b.mark()
-    try:
-        if recipe():
-            return True
-    except ScheduleError:
-        pass
-    b.back(start)
-    return False
 
 
 @dataclass(frozen=True)

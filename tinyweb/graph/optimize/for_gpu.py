@@ -9,7 +9,7 @@ from math import gcd, prod
 from tinyweb.graph.ir import AxisKind, Ops, UOp, is_lane, nested
 from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Reorder, Split
-from tinyweb.graph.optimize.analysis import Analysis, even, fitting, power_of_two
+from tinyweb.graph.optimize.analysis import Analysis, even, largest_divisor, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import exchange_bytes, exchanged
 from tinyweb.graph.optimize.divide import Divide
@@ -122,7 +122,7 @@ def repeat(b: Builder, r: UOp) -> bool:
     if all(r in u.src[-1].ranges for u in functions):
         return False
     spare = k.volume(k.outputs) // (b.target.vector_lanes * b.target.busy_threads // SPARSE)
-    factor = max((f for f in range(1, min(spare, MOST_REPEATED) + 1) if steps % f == 0), default=1)
+    factor = largest_divisor(steps, min(spare, MOST_REPEATED))
     if 1 < factor < steps:
         b.split(b.left(r), factor)
     return 1 < factor == steps
@@ -258,7 +258,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
             largest = max((u for u in loads if k.follows(u, axis, width)), key=k.traffic)
             narrow = largest.src[0].dtype.bits
             # words of a row that lie among those of others are read by neighbouring threads, not four by one
-            apart = t.subgroups and k.width([largest], axis, WIDE // narrow) * narrow < min(WIDE, k.size(axis) * narrow)
+            apart = t.subgroups and b.width([largest], axis, WIDE // narrow) * narrow < min(WIDE, k.size(axis) * narrow)
             if left and narrow < 32:
                 # four words at a time, if that leaves enough steps for threads; at least the other half of a word
                 whole = min(32 // narrow, max(WIDE // narrow // width, 1))
@@ -282,7 +282,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     if groups and axis in bound:
         # sums of sums, as over groups of weights: the threads of a row share the groups
         outer = max(groups, key=k.size)
-        part = fitting(k.size(outer), WORKGROUP if t.subgroups else ALONG)
+        part = even(k.size(outer), WORKGROUP if t.subgroups else ALONG)
         if part >= SHARED_GROUPS:
             unroll(b, serves, reused, outputs * part, t.busy_threads // 2, 8 if narrow < 16 else 4)
             group(b, [outer], part)
@@ -394,19 +394,14 @@ def _slides(k: Analysis, load: UOp, r: UOp, q: UOp) -> bool:
 # -- vectors and lanes ------------------------------------------------------------------------------------------
 def stored_axis(b: Builder, axes: list[UOp]) -> tuple[UOp | None, int]:
     """The axis that stores follow, and the vector's width along it."""
-
-    def width(follow: list[UOp], r: UOp) -> int:
-        # a word of packed elements is stored as a whole where the vector covers it
-        narrow = min(s.src[0].dtype.bits for s in follow)
-        return b.k.width(follow, r, max(widest(b, follow), 32 // narrow))
-
-    return b.k.stored_axis(axes, width)
+    # a word of packed elements is stored as a whole where the vector covers it
+    return b.stored_axis(axes, lambda follow: max(widest(b, follow), 32 // min(s.src[0].dtype.bits for s in follow)))
 
 
 def vector_axis(b: Builder, loads: list[UOp], axes: list[UOp]) -> tuple[UOp | None, int]:
     """The axis that most loads follow, and the vector's width along it."""
     limit = widest(b, loads)
-    return b.k.vector_axis(loads, ((r, b.k.width(loads, r, limit)) for r in axes), limit)
+    return b.vector_axis(loads, ((r, limit) for r in axes), limit)
 
 
 def widest(b: Builder, accesses: list[UOp]) -> int:

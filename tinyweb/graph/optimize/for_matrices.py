@@ -147,8 +147,7 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, blocks: tu
     at, inner = b.split(steps.arg.name, depth * size)
     # steps are a loop: sums of one are independent of each other, which those of a chain of steps are not
     _, step = b.split(inner, size)
-    if not b.attempt(Tensorize(step, instruction.name)):
-        return False
+    b.do(Tensorize(step, instruction.name))
     loads = [u for u in k.summed if u.src[1].ranges.intersection(dominant.src[1:])]
     if instruction.shared:
         if instruction.operands[0].bits != BITS_IN_EITHER_ORDER and any(k.step(u, steps) != 1 for u in loads):

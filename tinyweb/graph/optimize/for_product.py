@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, is_lane, lane_count, nested
-from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.analysis import Analysis, fewest_steps, largest_divisor
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import MAX_TILE, excess
 from tinyweb.graph.optimize.for_matrices import ENOUGH, choices, held_product, of_loads
@@ -145,8 +145,8 @@ def subgroup_product(b: Builder, dominant: UOp, along: list[UOp], down: list[UOp
         (_, _), (_, column) = (b.blocks(r.arg.name, n) for r, n in zip(axes, sizes))
         b.bind(column, AxisKind.THREAD)
         at, inner = b.split(steps.arg.name, depth * instruction.steps)
-        tensorize = Tensorize(b.split(inner, instruction.steps)[1], instruction.name)
-        staged = b.attempt(tensorize) and stage(b, at, dominant, along[0], pad=0)
+        b.do(Tensorize(b.split(inner, instruction.steps)[1], instruction.name))
+        staged = stage(b, at, dominant, along[0], pad=0)
         reduces = (u for u in b.kernel.toposort() if u.op is Ops.REDUCE)
         return staged and any(matrix_of([instruction.name], u) for u in reduces)  # both operands are in shared memory
 
@@ -203,12 +203,9 @@ def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int, dims: int = 
         return []
     other = max(axes[1:], key=k.size, default=first)
     if lots * 2 <= threads and dims > 1 and other is not first:
-        most = min(threads // lots, k.size(other))
-        count = min(range(1, most + 1), key=lambda n: (-(-k.size(other) // n) * n, -n))
-        groups = -(-k.size(other) // count)
+        count = largest_divisor(k.size(other), threads // lots)
         if count > 1:
-            again *= groups * count / k.size(other)
-            return [Side(first, lots, 1, groups * rest // k.size(other), again, beside=(other, count))]
+            return [Side(first, lots, 1, rest // count, again, beside=(other, count))]
     if lots * 2 < threads:
         return []
     return [Side(first, lots, 1, rest, again)]
@@ -237,7 +234,7 @@ def block(b: Builder, dominant: UOp, depth: int) -> str:
             # of about as many steps those that fill the last block best, or all of a short axis
             about = depth // inside
             factors = [*range(-(-about // 2), about * 5 // 4 + 1), *([size] if size < 2 * about else [])]
-            return b.split(name, min(factors, key=lambda f: (-(-size // f) * f, abs(about - f))))[0]
+            return b.split(name, fewest_steps(size, sorted(factors, key=lambda f: abs(about - f))))[0]
         else:
             return name if inside > 1 else ""
     return ""
@@ -252,7 +249,7 @@ def write_out(b: Builder, at: str) -> None:
     name, most = inner.arg.name, min(b.target.unroll_steps, MAX_TILE // sums)
     size, ends = b.exact(name), any(u.op is Ops.WHERE and inner in u.src[0].ranges for u in b.kernel.toposort())
     if name != at and isinstance(size, int) and not ends:
-        b.tile(name, max(n for n in range(1, max(most, 1) + 1) if size % n == 0), AxisKind.UNROLL)
+        b.tile(name, largest_divisor(size, most), AxisKind.UNROLL)
 
 
 def stage(b: Builder, at: str, dominant: UOp, columns: UOp, pad: int = PAD) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp, size_max
-from tinyweb.graph.optimize.analysis import Analysis, power_of_two
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, size_max
+from tinyweb.graph.optimize.analysis import Analysis, fewest_steps, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, excess, exchange_bytes, exchange_step, staged_bytes
 from tinyweb.graph.optimize.for_attention import held_softmax
@@ -98,9 +98,11 @@ def _vector_of_products(b: Builder, softmax: Softmax, width: int) -> None:
 def on_a_processor(b: Builder, softmax: Softmax) -> None:
     row = _shared_rows(b.k, softmax)
     if row is not None and not b.k.in_place and not _gathers(b.k, softmax, row):
-        vectors = _vectors_that_fit(b.k.exact(row), b.target.vector_lanes)
-        if vectors:
-            vectors_of_rows(b, softmax, row, vectors)
+        size, lanes = b.k.exact(row), b.target.vector_lanes
+        # as few rows as can be are worked on again
+        rows = fewest_steps(size, (n for n in (2 * lanes, lanes) if n <= size)) if isinstance(size, int) else 0
+        if rows:
+            vectors_of_rows(b, softmax, row, rows // lanes)
             return
     vectors_of_columns(b, softmax, row)
 
@@ -113,7 +115,7 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
     rows = 1
     if row is not None and isinstance(size := k.exact(row), int):
         # what is read of keys and values costs about as much as a row; the last block begins earlier
-        rows = min((n for n in (ROWS, 2, 1) if n <= size), key=lambda n: -(-size // n) * (n + 1))
+        rows = fewest_steps(size, (n for n in (ROWS, 2, 1) if n <= size), each=1)
         b.tile(row.arg.name, rows, AxisKind.UNROLL)
     b.share(*b.loops(k.outputs))
     # the sums of all rows and of the columns at hand stay in registers
@@ -133,13 +135,6 @@ def _lies_along_row(b: Builder, softmax: Softmax) -> bool:
     """Whether keys lie side by side, element by element, and so does what else a score reads: scores are vectors."""
     loads = _read_along(softmax)
     return b.target.masked_loads and all(b.k.contiguous(u, softmax.row) and u.dtype.bits == 32 for u in loads)
-
-
-def _vectors_that_fit(size: Size, lanes: int) -> int:
-    """How many vectors of rows to work on at a time: as few rows as can be are worked on again; 0 for too few."""
-    if not isinstance(size, int):
-        return 0
-    return min((n for n in (2, 1) if lanes * n <= size), key=lambda n: -size % (lanes * n), default=0)
 
 
 def vectors_of_rows(b: Builder, softmax: Softmax, row: UOp, vectors: int) -> None:
