@@ -339,6 +339,7 @@ def test_every_choice_is_part_of_the_key(cache: Path) -> None:
     }
     assert len(modules) == 32
     assert compile_shared(SCALE) != compile_shared(SCALE, flags=["-O1"])
+    assert compile_shared([(SCALE, ["-O1"])]) != compile_shared([SCALE])
 
 
 def test_processes_compile_the_same_source_at_once(cache: Path) -> None:

@@ -49,6 +49,9 @@ ERROR_LINES = 8
 COMMON_FLAGS = ("-O2", "-w", "-fno-math-errno", "-ffp-contract=fast", "-fno-ident", "-fno-color-diagnostics")
 # Schedules unroll what pays: doing it again made no kernel measured faster here, and takes a quarter of Clang's time.
 NATIVE_FLAGS = ("-fPIC", "-march=native", "-fno-unroll-loops")
+# For text that puts many vectors together from scalars: looking for ways to load them at once takes two thirds of
+# Clang's time, and finds none that a kernel's schedule did not.
+SCATTERED_FLAGS = ("-fno-slp-vectorize",)
 # vectors as wide as the kernels ask for, also where Clang would rather have two of half the width
 X86_FLAGS = ("-mprefer-vector-width=512",)
 # Named one by one, because what a bare `wasm32` target includes has changed between versions of Clang.
@@ -109,20 +112,22 @@ def find_clang() -> Toolchain:
     return _system_clang("clang")
 
 
-def compile_shared(sources: str | Iterable[str], flags: Sequence[str] = ()) -> Path:
+def compile_shared(sources: str | Iterable[str | tuple[str, Sequence[str]]], flags: Sequence[str] = ()) -> Path:
     """Compile C for this machine's processor; returns the path of the shared object, which stays in the cache.
 
-    Several sources are compiled side by side, each as soon as it is there. They may call libm and declare what they
-    use. `flags` are appended to the compiler's.
+    Several sources are compiled side by side, each as soon as it is there; one may be a pair, with flags of its own.
+    They may call libm and declare what they use. `flags` are appended to the compiler's.
     Raises ToolchainError with the compiler's first lines if it does not compile, or if the cache cannot be written.
     """
     toolchain = find_clang()
     own = X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else ()
     compile_flags = [*COMMON_FLAGS, *NATIVE_FLAGS, *own, *flags]
-    key = [toolchain.name, _processor(), *compile_flags]
+    key = [toolchain.name, _processor()]
 
-    def compiled(source: str) -> Path:
-        return cached([*key, source], ".o", lambda _, output: _compile(toolchain, compile_flags, source, output))
+    def compiled(given: str | tuple[str, Sequence[str]]) -> Path:
+        source, own = (given, ()) if isinstance(given, str) else given
+        used = [*compile_flags, *own]
+        return cached([*key, *used, source], ".o", lambda _, output: _compile(toolchain, used, source, output))
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # they wait for processes
         making = [threads.submit(compiled, s) for s in ([sources] if isinstance(sources, str) else sources)]

@@ -123,6 +123,26 @@ def test_little_work_is_done_again() -> None:
     assert len(programs(lambda x: (y := x.exp())[:-1] * y[1:], (1 << 16,))) == 2
 
 
+def halved(steps: int) -> Callable[..., Tensor]:
+    """Means of blocks of an image, by steps that each halve its sides."""
+
+    def compute(x: Tensor) -> Tensor:
+        for _ in range(steps):
+            x = (x[0::2, 0::2] + x[0::2, 1::2] + x[1::2, 0::2] + x[1::2, 1::2]) * 0.25
+        return x
+
+    return compute
+
+
+def test_text_does_not_grow_with_the_parts_of_parts() -> None:
+    """Each mean has four of those before: of few elements too they are not written out down to the image."""
+    few, many = (sum(len(p.uops) for p in programs(halved(n), (64, 64))) for n in (3, 5))
+    assert many < 2.5 * few
+    x = np.random.default_rng(6).standard_normal((64, 64)).astype(np.float32)
+    means = x.reshape(4, 16, 4, 16).mean((1, 3))
+    np.testing.assert_allclose(halved(4)(Tensor(x)).numpy(), means, rtol=1e-4, atol=1e-6)
+
+
 def test_weights_of_sums_are_not_stored() -> None:
     """A matrix that is computed from narrower memory stays as it is, however many rows it is multiplied with."""
 

@@ -351,7 +351,13 @@ class Fusion:
         return self.state[x]
 
     def _elementwise(self, u: UOp) -> State:
-        every = frozenset[UOp]().union(*(self.state[s].inputs for s in u.src))
+        below = [self.state[s] for s in u.src]
+        every = below[0].inputs
+        for st in below[1:]:
+            if st.inputs is not every:
+                every = every | st.inputs
+        if len(every) <= self.max_inputs and all(st.kind is Kind.NONE for st in below):
+            return State(transcendental=u.op in TRANSCENDENTAL or any(st.transcendental for st in below), inputs=every)
         same_join = all(st.joined and st.inputs == every for s in u.src if (st := self.state[s]).inputs)
         joined = len(every) > self.max_inputs and (same_join or _is_join(u))
         joined = joined and all(self.state[s].kind is Kind.NONE for s in u.src)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, numel_max
-from tinyweb.graph.ir.on_node import on_node
+from tinyweb.graph.schedule.dominators import is_constant
 from tinyweb.graph.schedule.work import LAUNCH
 
 STORED = 4  # operations that storing an element and loading it again may cost
@@ -22,7 +22,7 @@ EXPENSIVE = 8  # operations from which both sides of a join are not computed for
 BROADCAST = 8  # operations from which a value is stored before it is broadcast: fewer may be done once for a loop
 MOST = 1 << 10  # operations that are counted
 MOST_USERS = 1 << 8  # nodes that are looked at for a sum
-LONG = 1 << 6  # operations that no second kernel carries out again, however few elements there are: its text grows
+LONG = 1 << 6  # operations that are not carried out again, however few elements there are: text would grow
 
 
 Users: TypeAlias = "Mapping[UOp, Sequence[UOp]]"
@@ -33,10 +33,12 @@ IsMemory: TypeAlias = "Callable[[UOp], bool]"
 def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     """Whether memory for an elementwise value costs less than computing it at each place where it is read."""
     size = numel_max(u.shape)
-    apart, joined = _places(u, size, users)
-    if joined <= size:
+    apart, joined, parts = _places(u, size, users)
+    if joined <= size and parts < 2:
         return False
     operations = _operations(u, is_memory)
+    if parts > 1 and operations * parts > LONG:
+        return True
     again = (joined if operations > EXPENSIVE else apart) - size
     return operations * again > SURE * LAUNCH + STORED * size
 
@@ -96,10 +98,11 @@ def is_summed(u: UOp, users: Users) -> bool:
     return False
 
 
-def _places(u: UOp, size: int, users: Users) -> tuple[int, int]:
+def _places(u: UOp, size: int, users: Users) -> tuple[int, int, int]:
     """How many elements of a value are read by way of its views, each view once: those that it has, and those that are
     computed where a view, or what is made of it, has a border and a choice of what lies behind that: a side of a join.
-    A part of a view, the rest of it being constant, is read where the view is, or by way of views of its own.
+    And how many of the views are parts of it. A part of a view, the rest of it being constant, is read where the view
+    is, or by way of views of its own.
     """
     apart = joined = 0
     read: dict[UOp, tuple[int, int]] = {}
@@ -119,18 +122,13 @@ def _places(u: UOp, size: int, users: Users) -> tuple[int, int]:
         if made:
             before = read.get(view, (0, 0))[1]
             read[view] = inside, max(before, whole, sum(_padded(v, users) for v in made))
-    return apart + sum(a for a, _ in read.values()), joined + sum(j for _, j in read.values())
+    parts = sum(inside < size for inside, _ in read.values())
+    return apart + sum(a for a, _ in read.values()), joined + sum(j for _, j in read.values()), parts
 
 
 def _is_part(v: UOp, x: UOp) -> bool:
     """Whether a choice is one between a value and constants by constants, as in the gradient of a join."""
-    return v.op is Ops.WHERE and all(s is x or on_node(s, "is_constant", _is_constant) for s in v.src)
-
-
-def _is_constant(u: UOp) -> bool:
-    if not u.src:
-        return u.op in (Ops.CONST, Ops.IOTA)
-    return (u.op in ELEMENTWISE or u.op in MOVEMENT) and all(s.__dict__["is_constant"] for s in u.src)
+    return v.op is Ops.WHERE and all(s is x or is_constant(s) for s in v.src)
 
 
 def _readers(u: UOp, users: Users) -> Iterator[tuple[UOp, UOp]]:

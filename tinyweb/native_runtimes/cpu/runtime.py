@@ -28,7 +28,7 @@ from tinyweb.native_runtimes.protocol import Replay, Replaying
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
-from tinyweb.toolchain import compile_shared
+from tinyweb.toolchain import SCATTERED_FLAGS, compile_shared
 
 if sys.platform == "win32":
     from _ctypes import FreeLibrary as unload
@@ -36,6 +36,7 @@ else:
     from _ctypes import dlclose as unload
 
 WORTH_COMPILING = 1500  # operations of programs that take longer to compile than another compiler to start
+SCATTERED = 256  # lanes of vectors that are put together from scalars, in the text of a source
 SHARED = 1 << 15  # operations of a program that are done before another thread knows of them and has what they read
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
@@ -242,7 +243,7 @@ class CpuRuntime(Turns, Replaying):
         first = next(rest, None)
         if first is None:
             return []
-        library = _loaded(compile_shared(map(render, itertools.chain([first], rest))))
+        library = _loaded(compile_shared(map(_source, itertools.chain([first], rest))))
         made = {}
         for p in asked:
             if p.name not in made:
@@ -281,6 +282,12 @@ class CpuRuntime(Turns, Replaying):
 
     def synchronize(self) -> None:
         pass
+
+
+def _source(programs: list[Program]) -> tuple[str, Sequence[str]]:
+    """The text of some programs, and what the compiler is told for it."""
+    lanes = sum(len(u.src) for p in programs for u in p.uops if u.op is Ops.STACK and u.src[0].op is not Ops.CONST)
+    return render(programs), SCATTERED_FLAGS if lanes >= SCATTERED else ()
 
 
 def _loaded(path: Path) -> ctypes.CDLL:
