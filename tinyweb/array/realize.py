@@ -31,7 +31,7 @@ from tinyweb.array.storage import (
     with_history,
 )
 from tinyweb.device import Device, Recorder, bindings, current_recorder, not_recording, uninterrupted
-from tinyweb.graph.ir import Ops, UOp, numel_max, size_max
+from tinyweb.graph.ir import Ops, UOp, below, numel_max, size_max
 from tinyweb.graph.schedule import Schedule, schedule, schedule_across, spans
 from tinyweb.graph.schedule.views import is_broadcast, view_base, walk
 from tinyweb.graph.target import Target
@@ -190,15 +190,8 @@ def _schedule(device: str, roots: Sequence[UOp]) -> Schedule:
 
 def _needs_gradient(node: UOp, leaves: set[UOp]) -> bool:
     """Whether a gradient of `node` may reach one of `leaves` below it."""
-    todo, seen = [node], {node}
-    while todo and leaves:
-        u = todo.pop()
-        if u in leaves and u is not node:
-            return True
-        if u.dtype.is_float and u.op is not Ops.DETACH:
-            todo.extend(s for s in u.src if s not in seen)
-            seen.update(u.src)
-    return False
+    nodes = below([node] if leaves else (), lambda u: u.dtype.is_float and u.op is not Ops.DETACH)
+    return any(u in leaves and u is not node for u in nodes)
 
 
 def _replacement(table: dict[UOp, UOp], old: set[UOp]) -> list[tuple[Value, UOp]]:

@@ -13,7 +13,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.export.onnx_products import Convolution, Product, below_reshapes, convolution_of, product_of
 from tinyweb.formats.onnx.encode import attribute, number_of, tensor
 from tinyweb.formats.onnx.messages import NodeMessage, TensorMessage
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, UOp, in_order
 
 OPSET = 18
 PASSED = (Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.CUSTOM_GRADIENT)  # their first source, here
@@ -106,16 +106,7 @@ class Nodes:
 
 def needed(root: UOp, known: Mapping[UOp, str]) -> list[UOp]:
     """The nodes below one that are to be written before it: what a product or a convolution is made of is not."""
-    found: dict[UOp, None] = {}
-    todo = [(root, False)]
-    while todo:
-        u, done = todo.pop()
-        if done:
-            found[u] = None
-        elif u not in found and u not in known:
-            todo.append((u, True))
-            todo += [(s, False) for s in reversed(sources(u))]
-    return list(found)
+    return in_order([root] if root not in known else [], lambda u: [s for s in sources(u) if s not in known])
 
 
 def sources(u: UOp) -> Sequence[UOp]:

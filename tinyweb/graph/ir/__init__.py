@@ -29,7 +29,7 @@ from tinyweb.graph.ir.ops import (
     StageArg,
     TableArg,
 )
-from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, below, constant, graph_rewrite, rebuild, substitute
+from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, constant, graph_rewrite, rebuild, substitute
 from tinyweb.graph.ir.shared_matrices import DescribedArg, Products, Swizzle
 from tinyweb.graph.ir.uop import (
     Shape,
@@ -49,6 +49,7 @@ from tinyweb.graph.ir.uop import (
     toposort,
     users,
 )
+from tinyweb.graph.ir.walks import below, in_order, reached
 
 __all__ = [
     "BINARY",
@@ -95,12 +96,14 @@ __all__ = [
     "constant",
     "graph_rewrite",
     "identity",
+    "in_order",
     "is_lane",
     "lane_count",
     "larger_size",
     "nest_key",
     "nested",
     "numel_max",
+    "reached",
     "rebuild",
     "row_major",
     "size_add",

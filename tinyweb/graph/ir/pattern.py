@@ -163,18 +163,6 @@ def rebuild(nodes: Iterable[UOp], rule: Callable[[UOp, tuple[UOp, ...]], UOp | N
     return done
 
 
-def below(roots: Iterable[UOp], into: Callable[[UOp], bool]) -> Iterator[UOp]:
-    """Nodes reachable from `roots`, each once, users first; of the sources those alone of nodes to go `into`."""
-    stack, seen = list(roots), set[UOp]()
-    while stack:
-        u = stack.pop()
-        if u not in seen:
-            seen.add(u)
-            yield u
-            if into(u):
-                stack.extend(u.src)
-
-
 def substitute(root: UOp, table: dict[UOp, UOp]) -> UOp:
     """`root` with the nodes of `table` replaced (outermost first; replacements are not looked into)."""
     done: dict[UOp, UOp] = dict(table)

@@ -47,6 +47,7 @@ from tinyweb.graph.ir.ops import (
 )
 from tinyweb.graph.ir.shared_matrices import DescribedArg, Products, Swizzle
 from tinyweb.graph.ir.uop import UOp, toposort, users
+from tinyweb.graph.ir.walks import in_order
 
 
 # -- Python ----------------------------------------------------------------------------------------------------------
@@ -126,18 +127,7 @@ def _nodes_in(arg: Any) -> list[UOp]:
 
 def _with_args(roots: Sequence[UOp]) -> list[UOp]:
     """All nodes, those inside args included, before the nodes that need them."""
-    done: dict[UOp, None] = {}
-    stack = [(r, False) for r in reversed(roots)]
-    while stack:
-        u, expanded = stack.pop()
-        if u in done:
-            continue
-        if expanded:
-            done[u] = None
-            continue
-        stack.append((u, True))
-        stack.extend((s, False) for s in reversed((*u.src, *_nodes_in(u.arg))) if s not in done)
-    return list(done)
+    return in_order(roots, lambda u: (*u.src, *_nodes_in(u.arg)))
 
 
 def _literal(value: Any, names: dict[UOp, str]) -> str:

@@ -7,13 +7,13 @@ depends on: a `Point` gives each lane range a number, or a `Chunk` of the vector
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
 from typing import Any
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Fragments, Ops, RowsArg, UOp, is_lane, lane_count
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Fragments, Ops, RowsArg, UOp, in_order, is_lane, lane_count
 from tinyweb.graph.lower.constructors import index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.devectorize_base import Chunk, Point, chunks, first_lane, points
@@ -94,19 +94,8 @@ class _Devectorizer(Loads, Dots):
 
     def _effect_order(self, root: UOp) -> list[UOp]:
         """Effects, memory and loops below an effect, sources first. A value's loads lead to the memory they read."""
-        done: dict[UOp, None] = {}
-        seen: set[UOp] = set()
-        stack: list[tuple[UOp, bool]] = [(root, False)]
-        while stack:
-            u, expanded = stack.pop()
-            if expanded:
-                done[u] = None
-            elif u not in seen:
-                seen.add(u)
-                stack.append((u, True))
-                stack.extend((s, False) for s in reversed(u.src) if s not in seen)
         kinds = (Ops.STORE, Ops.PARAM, Ops.BUFFER, Ops.AFTER, Ops.END, Ops.BARRIER, Ops.SINK)
-        return [u for u in done if u.op in kinds or (u.op is Ops.RANGE and not is_lane(u))]
+        return [u for u in root.toposort() if u.op in kinds or (u.op is Ops.RANGE and not is_lane(u))]
 
     def _store(self, u: UOp) -> tuple[UOp, ...]:
         memory, index, value = u.src[:3]
@@ -234,21 +223,14 @@ class _Devectorizer(Loads, Dots):
         """Nodes of one value that are not known yet, sources first; loads and sums over lanes look after their sources
         themselves.
         """
-        done: dict[UOp, None] = {}
-        stack: list[tuple[UOp, bool]] = [(root, False)]
-        while stack:
-            u, expanded = stack.pop()
-            if u in done:
-                continue
-            if expanded or u.op in (Ops.LOAD, Ops.REDUCE, Ops.RANGE):
-                done[u] = None
-                continue
-            stack.append((u, True))
+
+        def sources(u: UOp) -> Sequence[UOp]:
+            if u.op in (Ops.LOAD, Ops.REDUCE, Ops.RANGE):
+                return ()
             _, summand = self._chain(u)
-            for s in reversed(u.src):
-                if s not in done and s is not summand and (s, ()) not in self._values:
-                    stack.append((s, False))
-        return list(done)
+            return [s for s in u.src if s is not summand and (s, ()) not in self._values]
+
+        return in_order([root], sources)
 
     def _chain(self, u: UOp) -> tuple[UOp | None, UOp | None]:
         """acc and the sum in `acc + sum over lanes`, of integers in either order: a chain that starts at acc."""

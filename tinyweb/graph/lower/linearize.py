@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, UOp, in_order
 
 # what is not moved into a loop for what it is made of
 _PINNED = (Ops.LOAD, Ops.STORE, Ops.RANGE, Ops.END, Ops.AFTER, Ops.BARRIER, Ops.BUFFER, Ops.SINK)
@@ -91,15 +91,8 @@ def _within(uses: Iterable[UOp | None], scope: UOp | None, around: Mapping[UOp, 
 def _depths(end_of: dict[UOp, UOp]) -> dict[UOp, int]:
     """How deep each loop lies: one more than the deepest loop that it, closed, still depends on."""
     depth: dict[UOp, int] = {}
-    stack = list(end_of)
-    while stack:
-        r = stack[-1]
-        missing = [outer for outer in end_of[r].ranges if outer not in depth]
-        if missing:
-            stack.extend(missing)
-            continue
+    for r in in_order(end_of, lambda r: end_of[r].ranges):
         depth[r] = 1 + max((depth[outer] for outer in end_of[r].ranges), default=0)
-        stack.pop()
     return depth
 
 
@@ -110,16 +103,4 @@ def _order(sink: UOp) -> list[UOp]:
     for u in nodes:
         if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM:
             loads.setdefault(u.src[0], []).append(u)
-    done: dict[UOp, None] = {}
-    stack: list[tuple[UOp, bool]] = [(sink, False)]
-    while stack:
-        u, expanded = stack.pop()
-        if u in done:
-            continue
-        if expanded:
-            done[u] = None
-            continue
-        stack.append((u, True))
-        before = loads.get(u.src[0], []) if u.op is Ops.STORE else []
-        stack.extend((s, False) for s in (*before, *reversed(u.src)) if s not in done)
-    return list(done)
+    return in_order([sink], lambda u: (*u.src, *reversed(loads.get(u.src[0], []) if u.op is Ops.STORE else [])))

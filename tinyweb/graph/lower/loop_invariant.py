@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, UOp, toposort
 
 
 def once_per_call(uops: Sequence[UOp]) -> tuple[UOp, ...]:
@@ -31,12 +31,7 @@ def once_per_call(uops: Sequence[UOp]) -> tuple[UOp, ...]:
         varying = arrays & {u.src[0].buffer for u in stores if any(part not in alike for part in fills[u])}
         arrays -= varying
     first = set(grid.toposort())
-    waiting = [part for u in stores if u.src[0].buffer in arrays for part in fills[u]]
-    while waiting:
-        u = waiting.pop()
-        if u not in first:
-            first.add(u)
-            waiting.extend(u.src)
+    first.update(toposort(part for u in stores if u.src[0].buffer in arrays for part in fills[u]))
     return (*(u for u in uops if u in first and u is not grid), grid, *(u for u in uops if u not in first))
 
 

@@ -10,11 +10,12 @@ none, because something between the scores and the sum is not linear in the expo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, Size, UOp, nested, numel_max, substitute
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, Size, UOp, below, nested, numel_max, substitute
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.symbolic import simplify
@@ -36,37 +37,25 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
     scores, length = maximum.src[0], maximum.src[0].shape[maximum.arg[1][0]]
     if length == 1 or not _is_product(scores):
         return []
-    # up to where all users have met: a sum along the row that was broadcast before
-    end = post_dominators.of[scores]
-    exponential = False
-    between = [scores]
-    todo = list(post_dominators.users[scores])
-    seen: set[UOp] = {scores}
-    while end.op in ELEMENTWISE or end.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.REDUCE):
-        while todo:
-            u = todo.pop()
-            if u in seen or u is end:
-                continue
-            if len(between) == MOST_BETWEEN or not is_along(u, length):
-                return []
-            seen.add(u)
-            between.append(u)
-            exponential = exponential or u.op is Ops.EXP
-            todo.extend(post_dominators.users[u])
-        if end.op is Ops.REDUCE:
+    for end, between in _meetings(scores, length, post_dominators):
+        if end.op is Ops.REDUCE:  # a sum along the row that was broadcast before
             rows, sums = numel_max(maximum.shape), numel_max(end.shape)
-            fits = end.arg[0] is Ops.ADD and is_along(end, length) and exponential
-            return between if fits and rows < sums <= WIDEST * rows else []
-        seen.add(end)
-        between.append(end)
-        exponential = exponential or end.op is Ops.EXP
-        if len(between) >= MOST_BETWEEN or not is_along(end, length):
-            return []
-        todo = list(post_dominators.users[end])
-        if post_dominators.of[end] is end:
-            return []
-        end = post_dominators.of[end]
+            fits = end.arg[0] is Ops.ADD and is_along(end, length) and any(u.op is Ops.EXP for u in between)
+            return [*between] if fits and rows < sums <= WIDEST * rows else []
     return []
+
+
+def _meetings(scores: UOp, length: Size, post_dominators: PostDominators) -> Iterator[tuple[UOp, Mapping[UOp, object]]]:
+    """Where all that is made of scores along a row meets again, and again, with the nodes up to there, the scores
+    first; as long as these are few, and all is work along the row."""
+    end, between = scores, dict[UOp, None]()
+    while end is scores or (is_along(end, length) and post_dominators.of[end] is not end):
+        begin, end = end, post_dominators.of[end]
+        for u in chain([begin], post_dominators.between(begin)):
+            if len(between) == MOST_BETWEEN or (u is not scores and not is_along(u, length)):
+                return
+            between[u] = None
+        yield end, between
 
 
 def reduced_away(order: Sequence[UOp], post_dominators: PostDominators) -> dict[UOp, list[UOp]]:
@@ -78,23 +67,11 @@ def reduced_away(order: Sequence[UOp], post_dominators: PostDominators) -> dict[
 
 def _reduced_away(first: UOp, post_dominators: PostDominators) -> list[UOp]:
     scores, length, rows = first.src[0], first.src[0].shape[first.arg[1][0]], numel_max(first.shape)
-    end, between, todo = scores, dict[UOp, None](), [scores]
     if length == 1 or rows == 1:  # rows share what workgroups read
         return []
-    while numel_max(end.shape) != rows:
-        end = post_dominators.of[end]
-        while todo:
-            u = todo.pop()
-            if u in between or u is end:
-                continue
-            if len(between) == MOST_BETWEEN or (u is not scores and not is_along(u, length)):
-                return []
-            between[u] = None
-            todo.extend(post_dominators.users[u])
-        if end.op is Ops.SINK or not is_along(end, length):
-            return []
-        todo = [end]
-    return [*between, end]
+    meetings = _meetings(scores, length, post_dominators)
+    alone = ([*between, end] for end, between in meetings if is_along(end, length) and numel_max(end.shape) == rows)
+    return next(alone, [])
 
 
 def weighting(order: Sequence[UOp], post_dominators: PostDominators) -> dict[UOp, list[UOp]]:
@@ -125,28 +102,23 @@ def _own(u: UOp) -> set[int]:
 
 def _is_weight(u: UOp) -> bool:
     """Whether a value is a function of one product of the same place, and no sum of products."""
-    stack, seen, linear = [u], {u}, True
-    while stack:
-        x = stack.pop()
-        if x.op is Ops.EXPAND and _is_product(x):
-            return False
-        if x.op is not Ops.REDUCE and _is_product(x):
-            linear = linear and (x.op in MOVEMENT or is_linear(x, [_is_product(s) for s in x.src]))
-            stack += [s for s in x.src if s not in seen]
-            seen.update(x.src)
-    return not linear and _is_product(u)
+    expanded = any(x.op is Ops.EXPAND and _is_product(x) for x in below([u], _is_made_of_products))
+    return not expanded and not _is_sum_of_products(u) and _is_product(u)
 
 
 def is_sum(u: UOp) -> bool:
     """Whether a reduction of products is a sum of them, in parts."""
-    stack, seen, linear = [u.src[0]], {u.src[0]}, u.arg[0] is Ops.ADD
-    while linear and stack:
-        x = stack.pop()
-        if x.op is not Ops.REDUCE and _is_product(x):
-            linear = x.op in MOVEMENT or is_linear(x, [_is_product(s) for s in x.src])
-            stack += [s for s in x.src if s not in seen]
-            seen.update(x.src)
-    return linear
+    return u.arg[0] is Ops.ADD and _is_sum_of_products(u.src[0])
+
+
+def _is_sum_of_products(u: UOp) -> bool:
+    """Whether a value is linear in the products that it is made of."""
+    nodes = (x for x in below([u], _is_made_of_products) if _is_made_of_products(x))
+    return all(x.op in MOVEMENT or is_linear(x, [_is_product(s) for s in x.src]) for x in nodes)
+
+
+def _is_made_of_products(u: UOp) -> bool:
+    return u.op is not Ops.REDUCE and _is_product(u)
 
 
 def is_linear(u: UOp, varies: Sequence[bool]) -> bool:
@@ -208,19 +180,9 @@ def is_along(u: UOp, length: Size) -> bool:
 
 def _is_product(u: UOp) -> bool:
     """Whether a value is made elementwise of a sum of products."""
-    stack = [u]
-    seen: set[UOp] = set()
-    while stack and len(seen) < MOST_BETWEEN:
-        x = stack.pop()
-        if x in seen:
-            continue
-        seen.add(x)
-        if x.op is Ops.REDUCE:
-            if x.arg[0] is Ops.ADD and x.dtype.is_float:
-                return True
-        elif x.op in ELEMENTWISE or x.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK):
-            stack.extend(x.src)
-    return False
+    plain = ELEMENTWISE | {Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK}
+    nodes = islice(below([u], lambda x: x.op in plain), MOST_BETWEEN)
+    return any(x.op is Ops.REDUCE and x.arg[0] is Ops.ADD and x.dtype.is_float for x in nodes)
 
 
 def unmerged(node: UOp) -> Shape:

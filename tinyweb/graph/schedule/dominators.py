@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, toposort, users
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, reached, toposort, users
 from tinyweb.graph.ir.on_node import on_node
 
 
@@ -40,15 +40,11 @@ class PostDominators:
         """The nodes on paths from `u` to where its users meet (both ends excluded), one by one: whoever asks stops at
         the first that will not do."""
         end = self.of[u]
-        seen: set[UOp] = set()
-        todo = [x for x in self.users[u] if x is not end]
-        while todo:
-            x = todo.pop()
-            if x in seen:
-                continue
-            seen.add(x)
-            yield x
-            todo.extend(y for y in self.users[x] if y is not end)
+
+        def onward(x: UOp) -> list[UOp]:
+            return [y for y in self.users[x] if y is not end]
+
+        return reached(onward(u), onward)
 
 
 def is_constant(u: UOp) -> bool:

@@ -21,6 +21,7 @@ from tinyweb.graph.ir import (
     UOp,
     identity,
     numel_max,
+    reached,
     rebuild,
     size_max,
     size_sub,
@@ -299,17 +300,11 @@ def _joined(op: Ops, before: UOp, x: UOp, factors: Sequence[UOp]) -> UOp:
 
 def _read_once(x: UOp) -> UOp:
     """An input of a serial loop: elementwise work stays in it, all else is computed before."""
-    memories, todo, seen = 0, [x], {x}
-    while todo:
-        u = todo.pop()
-        if u.op in (Ops.REDUCE, Ops.TAKE):
-            return UOp(Ops.CONTIGUOUS, x.dtype, (x,))
-        memory = u.op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS)
-        memories += memory
-        more = [] if memory else [s for s in u.src if s not in seen]
-        seen.update(more)
-        todo.extend(more)
-    return x if memories <= MOST_MEMORIES else UOp(Ops.CONTIGUOUS, x.dtype, (x,))
+    memory, computed = (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS), (Ops.REDUCE, Ops.TAKE)
+    nodes = reached([x], lambda u: () if u.op in (*memory, *computed) else u.src)
+    found = Counter(u.op for u in nodes)
+    plain = not any(found[op] for op in computed) and sum(found[op] for op in memory) <= MOST_MEMORIES
+    return x if plain else UOp(Ops.CONTIGUOUS, x.dtype, (x,))
 
 
 def _stored(x: UOp) -> UOp:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, ParamArg, UOp, as_index, nested, rebuild, substitute
+from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, ParamArg, UOp, as_index, below, nested, rebuild, substitute
 from tinyweb.graph.schedule.calls import MAX_INPUTS, KernelCall
 from tinyweb.graph.schedule.memory_plan import nbytes
 from tinyweb.graph.symbolic import simplify, split_by
@@ -64,14 +64,8 @@ def divide(
 
 def _steps(index: UOp) -> set[int]:
     """What the terms of an index are multiplied with."""
-    found, todo = set[int](), [index]
-    while todo:
-        u = todo.pop()
-        if u.op is Ops.ADD:
-            todo.extend(u.src)
-        elif u.op is Ops.MUL and u.src[1].op is Ops.CONST:
-            found.add(abs(int(u.src[1].arg)))
-    return found
+    terms = below([index], lambda u: u.op is Ops.ADD)
+    return {abs(int(u.src[1].arg)) for u in terms if u.op is Ops.MUL and u.src[1].op is Ops.CONST}
 
 
 def _parts(buffer: UOp, steps: set[int], limit: int, new_buffer: Callable[[int, DType], UOp]) -> Parts:

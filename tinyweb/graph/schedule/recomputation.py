@@ -8,9 +8,10 @@ gather picks rows at, and weights of rows, would be computed for each column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, numel_max
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, numel_max, reached
 from tinyweb.graph.schedule.dominators import is_constant
 from tinyweb.graph.schedule.work import LAUNCH
 
@@ -72,30 +73,18 @@ def worth_sharing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
 
 def _sums(u: UOp, users: Users) -> set[UOp]:
     """The sums that a value, or elementwise work on it, goes into."""
-    todo, seen, found = [u], {u}, set[UOp]()
-    while todo and len(seen) <= MOST_USERS:
-        for v in users[todo.pop()]:
-            if v.op is Ops.REDUCE:
-                found.add(v)
-            elif v not in seen and (v.op in MOVEMENT or v.op in ELEMENTWISE):
-                seen.add(v)
-                todo.append(v)
-    return found
+    return {v for x in islice(_made_of(u, users), MOST_USERS) for v in users[x] if v.op is Ops.REDUCE}
+
+
+def _made_of(u: UOp, users: Users) -> Iterator[UOp]:
+    """A value, and elementwise work on it."""
+    return reached([u], lambda x: [v for v in users[x] if v.op in MOVEMENT or v.op in ELEMENTWISE])
 
 
 def is_summed(u: UOp, users: Users) -> bool:
     """Whether a sum reads a value, with elementwise work between them: tiles of sums keep what they read again."""
-    todo, seen = [u], {u}
-    while todo:
-        if len(seen) > MOST_USERS:
-            return True
-        for v in users[todo.pop()]:
-            if v.op is Ops.REDUCE:
-                return True
-            if v not in seen and (v.op in MOVEMENT or v.op in ELEMENTWISE):
-                seen.add(v)
-                todo.append(v)
-    return False
+    made = islice(_made_of(u, users), MOST_USERS + 1)
+    return any(i == MOST_USERS or any(v.op is Ops.REDUCE for v in users[x]) for i, x in enumerate(made))
 
 
 def _places(u: UOp, size: int, users: Users) -> tuple[int, int, int]:
@@ -146,14 +135,9 @@ def _joined(v: UOp, whole: int) -> int:
 
 def _padded(u: UOp, users: Users) -> int:
     """Elements of a value with the border that it gets; 0: it has none."""
-    most, todo = 0, [u] if u.op in ELEMENTWISE else []
-    while todo:
-        for v in users[todo.pop()]:
-            if v.op is Ops.PAD:
-                most = max(most, numel_max(v.shape))
-            elif v.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP):
-                todo.append(v)
-    return most
+    moved = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP)
+    same = reached([u] if u.op in ELEMENTWISE else [], lambda x: [v for v in users[x] if v.op in moved])
+    return max((numel_max(v.shape) for x in same for v in users[x] if v.op is Ops.PAD), default=0)
 
 
 def _operations(u: UOp, is_memory: IsMemory, functions: frozenset[Ops] = TRANSCENDENTAL) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from tinyweb.graph.ir import (
     Spread,
     UOp,
     numel_max,
+    reached,
     rebuild,
     size_max,
     toposort,
@@ -223,13 +225,7 @@ def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Ta
 
 def _inside(fusion: Fusion, s: _Store) -> set[UOp]:
     """The nodes that a kernel computes."""
-    todo, inside = [*s.nodes], {*s.nodes}
-    while todo:
-        for u in todo.pop().src:
-            if u not in inside and u not in fusion.realized:
-                inside.add(u)
-                todo.append(u)
-    return inside
+    return set(reached(s.nodes, lambda u: [x for x in u.src if x not in fusion.realized]))
 
 
 def _is_one_pass(s: _Store, target: Target | type[Target]) -> bool:
@@ -248,13 +244,8 @@ def _together(
         some = [s for s in stores if s.kernel is not None and shared.products in _inside(fusion, s)]
         if len(some) < 2 or any(isinstance(n.arg, Ordered) for s in some for n in s.nodes):
             continue
-        needs = {n: s.reads for s in stores for n in s.nodes}
-        above, todo = set[UOp](), [r for s in some for r in s.reads]
-        while todo:
-            r = todo.pop()
-            if r not in above:
-                above.add(r)
-                todo += needs.get(r, ())
+        needs = defaultdict(list, {n: [*s.reads] for s in stores for n in s.nodes})
+        above = set(reached((r for s in some for r in s.reads), needs.__getitem__))
         nodes = tuple(n for s in some for n in s.nodes)
         if not above.isdisjoint(nodes):
             continue
@@ -440,15 +431,7 @@ def _order(stores: list[_Store], memory: dict[UOp, UOp], recipes: dict[UOp, _Rec
 
 def _is_needed(node: UOp, user: UOp, needs: dict[UOp, dict[UOp, None]]) -> bool:
     """Whether `node` must come before `user`."""
-    todo, seen = [user], {user}
-    while todo:
-        for n in needs[todo.pop()]:
-            if n is node:
-                return True
-            if n not in seen:
-                seen.add(n)
-                todo.append(n)
-    return False
+    return any(n is node for n in reached(needs[user], needs.__getitem__))
 
 
 def _sorted(needs: dict[UOp, dict[UOp, None]]) -> list[UOp] | None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heappop, heappush
+from itertools import islice
 
-from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, UOp, numel_max, rebuild, toposort
+from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, UOp, numel_max, reached, rebuild, toposort
 from tinyweb.graph.schedule.attention import MOST_BETWEEN, WIDEST, is_along, is_sum
 from tinyweb.graph.schedule.dominators import PostDominators
 
@@ -39,15 +40,10 @@ def shared_rows(order: Sequence[UOp], post_dominators: PostDominators) -> list[S
 
 def _products(value: UOp) -> UOp | None:
     """The sums that a value is made of, element by element; the value, if there are several for each."""
-    size, found, stack, seen = numel_max(value.shape), list[UOp](), [value], {value}
-    while stack and len(seen) < MOST_BETWEEN:
-        u = stack.pop()
-        if u.op is Ops.REDUCE:
-            found += [u] if u.arg[0] is Ops.ADD and u.dtype.is_float else []
-        elif u.op in ELEMENTWISE or u.op in (Ops.RESHAPE, Ops.PERMUTE):
-            below = [s for s in u.src if numel_max(s.shape) == size and s not in seen]
-            seen.update(below)
-            stack += below
+    size, plain = numel_max(value.shape), ELEMENTWISE | {Ops.RESHAPE, Ops.PERMUTE}
+    nodes = reached([value], lambda u: [s for s in u.src if numel_max(s.shape) == size] if u.op in plain else ())
+    sums = (u for u in islice(nodes, MOST_BETWEEN) if u.op is Ops.REDUCE)
+    found = [u for u in sums if u.arg[0] is Ops.ADD and u.dtype.is_float]
     return found[0] if len(found) == 1 else (value if found else None)
 
 

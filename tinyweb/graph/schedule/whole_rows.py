@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tinyweb.graph.ir import Ops, UOp, nested, size_max
+from tinyweb.graph.ir import Ops, UOp, below, nested, size_max
 from tinyweb.graph.schedule.attention import WIDEST, alike, is_linear
 from tinyweb.graph.target import Target
 
@@ -51,29 +51,15 @@ class WholeRows:
     @property
     def loads(self) -> list[UOp]:
         """Those of the products that are computed, and of what else is reduced."""
-        found: dict[UOp, None] = {}
-        stack = [*self.different, *(u.src[0] for u in self.reduces)]
-        seen = set(stack)
-        while stack:
-            x = stack.pop()
-            found.update({x: None} if x.op is Ops.LOAD else {})
-            more = [s for s in x.src if s not in seen and s not in self.products]
-            seen.update(more)
-            stack += more
-        return list(found)
+        roots = {*self.different, *(u.src[0] for u in self.reduces)}
+        nodes = below(roots, lambda x: x in roots or x not in self.products)
+        return [x for x in nodes if x.op is Ops.LOAD]
 
     def factors(self, u: UOp) -> list[UOp]:
         """What sums along the columns are weighted with: the largest values that vary along the row only."""
-        found: dict[UOp, None] = {}
-        stack = [u.src[0]]
-        while stack:
-            x = stack.pop()
-            if x.ranges.isdisjoint(self.columns):
-                if u.src[1] in x.ranges and not self.products.keys().isdisjoint(x.toposort()):
-                    found[x] = None
-            else:
-                stack += x.src
-        return list(found)
+        nodes = below([u.src[0]], lambda x: not x.ranges.isdisjoint(self.columns))
+        along = [x for x in nodes if x.ranges.isdisjoint(self.columns) and u.src[1] in x.ranges]
+        return [x for x in along if not self.products.keys().isdisjoint(x.toposort())]
 
     def held(self, threads: int, target: Target | type[Target]) -> int:
         """Rows whose products so many threads have registers for."""
@@ -136,14 +122,11 @@ def _is_linear(u: UOp, products: Mapping[UOp, object]) -> bool:
     def varies(x: UOp) -> bool:
         return not products.keys().isdisjoint(x.toposort())
 
-    stack, seen, linear = [u.src[0]], {u.src[0]}, u.arg is Ops.ADD
-    while linear and stack:
-        x = stack.pop()
-        if x not in products and varies(x):
-            linear = is_linear(x, [*map(varies, x.src)])
-            stack += [s for s in x.src if s not in seen]
-            seen.update(x.src)
-    return linear
+    def made(x: UOp) -> bool:
+        return x not in products and varies(x)
+
+    nodes = below(u.src[:1], made)
+    return u.arg is Ops.ADD and all(is_linear(x, [*map(varies, x.src)]) for x in nodes if made(x))
 
 
 def held_rows(kernel: UOp, target: Target | type[Target]) -> WholeRows | None:

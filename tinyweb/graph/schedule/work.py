@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tinyweb.graph.ir import Ops, ParamArg, UOp, numel_max, row_major, size_max, substitute, toposort
+from tinyweb.graph.ir import Ops, ParamArg, UOp, below, numel_max, row_major, size_max, substitute, toposort
 from tinyweb.graph.ir.spec import SpecError
 from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.schedule.whole_rows import held_rows
@@ -21,17 +21,9 @@ LAUNCH = 1 << 14  # steps that take no longer than launching another kernel does
 
 def needed(form: UOp) -> int:
     """Steps of the reductions of a form, each computed once."""
-    total = 0
-    stack, seen = [*form.src] if form.op is Ops.SINK else [form], {form}
-    while stack:
-        u = stack.pop()
-        if u.op is Ops.REDUCE:
-            total += numel_max(u.src[0].shape)
-        for s in u.src:
-            if s not in seen and s.op is not Ops.CONTIGUOUS:
-                seen.add(s)
-                stack.append(s)
-    return total
+    roots = form.src if form.op is Ops.SINK else (form,)
+    nodes = below(roots, lambda u: u.op is not Ops.CONTIGUOUS or u in roots)
+    return sum(numel_max(u.src[0].shape) for u in nodes if u.op is Ops.REDUCE)
 
 
 def repeats(form: UOp, kernel: UOp, target: Target | type[Target] = Target) -> bool:

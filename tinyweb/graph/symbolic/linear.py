@@ -12,6 +12,7 @@ from math import gcd, prod
 from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import below
 from tinyweb.graph.ir.bounds import from_polynomial, polynomial, without_quotients
 from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.ir.ops import Ops
@@ -258,11 +259,5 @@ def _product(factors: Sequence[UOp]) -> UOp:
 
 
 def _is_symbolic(u: UOp) -> bool:
-    stack = [u]
-    while stack:
-        n = stack.pop()
-        if n.op is Ops.VARIABLE or (n.op is Ops.RANGE and n.src[0].op is not Ops.CONST):
-            return True
-        if n.op is Ops.MUL:
-            stack.extend(n.src)
-    return False
+    factors = below([u], lambda n: n.op is Ops.MUL)
+    return any(n.op is Ops.VARIABLE or (n.op is Ops.RANGE and n.src[0].op is not Ops.CONST) for n in factors)
