@@ -7,6 +7,7 @@ usage: python tools/nvidia_kernels.py ["Llama-1B q4" YOLOv8n …] [--chips sm_80
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,7 +28,8 @@ from tinyweb.render_c import CUDA, render_gpu
 CHIPS = ("sm_80", "sm_90", "sm_100", "sm_120")
 CLIFFS = "benchmarks cliffs"
 SETS = (*NETWORKS, CLIFFS)
-KINDS = {"online(": "attention", "stage(": "product, convolution", "group_reduce(": "sums of rows, matrix × vector"}
+SHARED = r"bind\(r[\d.]+, thread"  # a reduced axis that threads share
+KINDS = {r"online\(": "attention", r"stage\(": "product, convolution", SHARED: "sums of rows, matrix × vector"}
 """Kernels by an action of their schedules."""
 HEAD = (
     "| kernels of | kind | kernels | with spills | most registers on {chips} | most shared memory "
@@ -50,7 +52,7 @@ class Taken:
 
 def kind(program: Program) -> str:
     for action, name in KINDS.items():
-        if any(line.startswith(action) for line in program.schedule):
+        if any(re.match(action, line) for line in program.schedule):
             return name
     return "other sums" if any(u.op is Ops.RANGE for u in program.uops) else "elementwise"
 

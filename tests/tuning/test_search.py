@@ -240,7 +240,7 @@ def test_many_enumerated_schedules(name: str, target: Target) -> None:
 def test_every_class_of_actions_can_be_tried() -> None:
     """An action that proposes something takes part in search, without search knowing of it."""
     tried = {type(a).__name__ for t in (CPU, webgpu_target()) for s in neighbours(MATMUL, (), t) for a in s}
-    assert {"Split", "Bind", "GroupReduce", "Stage", "Reorder", "Peel"} <= tried
+    assert {"Split", "Bind", "Stage", "Reorder", "Peel"} <= tried
     split = Split("i0", 4)
     assert any(s[:1] == (split,) for s in neighbours(MATMUL, (split, Bind("i0.1", AxisKind.UNROLL)), CPU))
 

@@ -11,8 +11,9 @@ from tests.graph.lower.hand_kernels import Case, axes, check, kernel, param, red
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Bind, GroupReduce, Split, Stage, apply
+from tinyweb.graph.optimize import Bind, Split, Stage, apply
 from tinyweb.graph.optimize.action import Action
+from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.target import cpu_target, webgpu_target
 
 WEBGPU = webgpu_target()
@@ -38,8 +39,8 @@ def rows(op: Ops, dtype: DType) -> Case:
 
 SCHEDULES: dict[str, Sequence[Action]] = {
     "plain": (),
-    "threads": (GroupReduce("r0", 8),),
-    "many_threads": (GroupReduce("r0", 40),),
+    "threads": inner_part("r0", 8, AxisKind.THREAD),
+    "many_threads": inner_part("r0", 40, AxisKind.THREAD),
     "vector": (Split("r0", 4), Bind("r0.1", AxisKind.VECTOR)),
     "unroll": (Split("r0", 5), Bind("r0.1", AxisKind.UNROLL)),
     "tile": (Split("i0", 2), Bind("i0.1", AxisKind.VECTOR), Split("r0", 4), Bind("r0.1", AxisKind.UNROLL)),
@@ -109,7 +110,7 @@ def test_division_inside_of_a_reduction() -> None:
     with np.errstate(all="ignore"):
         want = (a // b).sum(1)
     case = Case("ratio", kernel(param(0, 4, I64).store(i, value)), [np.zeros(4, np.int64), a, b], [want])
-    for schedule in ((), (GroupReduce("r0", 3),), (Bind("i0", AxisKind.VECTOR),)):
+    for schedule in ((), inner_part("r0", 3, AxisKind.THREAD), (Bind("i0", AxisKind.VECTOR),)):
         check(case, apply(case.kernel, schedule), WEBGPU)
 
 

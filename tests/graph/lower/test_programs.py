@@ -32,7 +32,8 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, BufferArg, DescribedArg, Ops, Space, UOp, Variable
 from tinyweb.graph.lower import lower
 from tinyweb.graph.lower.shared_memory import shared_places
-from tinyweb.graph.optimize import Action, Bind, GroupReduce, Split, Stage, apply
+from tinyweb.graph.optimize import Action, Bind, Split, Stage, apply
+from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import cpu_target, interpreter_target, wasm_target, webgpu_target
 
@@ -228,7 +229,7 @@ def test_products_are_added_up_with_muladd() -> None:
 
 def test_threads_reduce_together() -> None:
     case = BY_NAME["row_sums"]
-    k = apply(case.kernel, [GroupReduce("r0", 32), Bind("i0", AxisKind.GRID)])
+    k = apply(case.kernel, [*inner_part("r0", 32, AxisKind.THREAD), Bind("i0", AxisKind.GRID)])
     program = check(case, k, WEBGPU)
     assert program.workgroup == (32, 1, 1)
     assert count(program, Ops.BARRIER) == 2  # 32 partial sums in two steps

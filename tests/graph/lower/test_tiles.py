@@ -12,7 +12,8 @@ from tests.samples import slow_unless
 from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
-from tinyweb.graph.optimize import Action, Bind, GroupReduce, Hoist, Online, Split, Stage, apply, optimize
+from tinyweb.graph.optimize import Action, Bind, Hoist, Online, Split, Stage, apply, optimize
+from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
@@ -53,7 +54,7 @@ def run(case: Case, target: Target, *schedule: Action) -> Program:
 @pytest.mark.parametrize("op", NUMPY, ids=lambda o: o.name)
 def test_threads_combine_their_parts(op: Ops, threads: int) -> None:
     """Up to 8 in one step, in loops up to 16, more in two; also where neither divides."""
-    program = run(rows(2 * threads + 1 if threads < 20 else threads, op), WEBGPU, GroupReduce("r0", threads))
+    program = run(rows(2 * threads + 1 if threads < 20 else threads, op), WEBGPU, *inner_part("r0", threads, THREAD))
     assert program.workgroup == (threads, 1, 1)
     barriers = count(program, Ops.BARRIER)
     if threads <= 16:
@@ -63,7 +64,7 @@ def test_threads_combine_their_parts(op: Ops, threads: int) -> None:
         assert program.shared_bytes == 4 * (threads + step)
     # in the loop over rows, what was read last must not be overwritten
     alone = rows(threads, op, outputs=1)
-    once = run(alone, WEBGPU, GroupReduce("r0", threads))
+    once = run(alone, WEBGPU, *inner_part("r0", threads, THREAD))
     assert count(once, Ops.BARRIER) == (1 if threads <= 8 else 2)
 
 
@@ -91,11 +92,11 @@ def test_subgroups_combine_first(threads: int, subgroup: bool) -> None:
     for dtype in (F32, I32):
         for outputs in (1, 3):
             case = rows(threads * 2, Ops.ADD, dtype, outputs)
-            program = run(case, SUBGROUPS, GroupReduce("r0", threads))
+            program = run(case, SUBGROUPS, *inner_part("r0", threads, THREAD))
             assert (count(program, Ops.SUBGROUP) == 1) == subgroup
             if subgroup:  # a place for each subgroup of at least four
                 assert program.shared_bytes == 4 * -(-threads // 4)
-    program = run(rows(8, Ops.MUL), SUBGROUPS, GroupReduce("r0", 8))
+    program = run(rows(8, Ops.MUL), SUBGROUPS, *inner_part("r0", 8, THREAD))
     assert count(program, Ops.SUBGROUP) == 0, "there is no such product"
 
 
@@ -325,7 +326,7 @@ def test_integer_dots_are_instructions() -> None:
 @pytest.mark.parametrize("length", [9, 13, 16, 31, 1003])
 def test_threads_end_their_loops(op: Ops, length: int) -> None:
     """Each takes as many steps as it has elements: nothing is gated or selected in them, but their number before."""
-    program = run(rows(length, op, F32 if op is Ops.ADD else I32), WEBGPU, GroupReduce("r0", 4))
+    program = run(rows(length, op, F32 if op is Ops.ADD else I32), WEBGPU, *inner_part("r0", 4, THREAD))
     loads = [u for u in program.uops if u.op is Ops.LOAD and u.src[0].buffer.op is Ops.PARAM]
     chosen = [u for u in program.uops if u.op is Ops.WHERE and u.dtype is not dtypes.index]
     assert all(len(u.src) == 2 for u in loads) and not chosen
@@ -344,7 +345,7 @@ def test_all_threads_come_to_barriers() -> None:
     x = rng.integers(1, 9, (7, 9)).astype(np.int32)
     value = total(param(1, 63, I32).load(i * 9 + r), r)
     case = Case("rows", kernel(param(0, 7, I32).store(i, value)), [np.zeros(7, np.int32), x], [x.sum(1)], tolerance=0)
-    schedule = (GroupReduce("r0", 4), Split("i0", 2), Bind("i0.1", THREAD, 1))
+    schedule = (*inner_part("r0", 4, THREAD), Split("i0", 2), Bind("i0.1", THREAD, 1))
     assert count(run(case, WEBGPU, *schedule), Ops.BARRIER) > 0
 
 
@@ -473,6 +474,6 @@ def test_only_innermost_loops_end_apart() -> None:
     value = total(param(1, 48).load(i * 24 + r * 12 + s * 3 + t), r, s, t)
     case = Case("nest", kernel(param(0, 2).store(i, value)), [np.zeros(2, np.float32), x], [x.sum((1, 2, 3))])
     for axis, gated in (("r1", True), ("r2", False)):
-        program = run(case, WEBGPU, GroupReduce(axis, 2 if axis == "r2" else 3))
+        program = run(case, WEBGPU, *inner_part(axis, 2 if axis == "r2" else 3, THREAD))
         loads = [u for u in program.uops if u.op is Ops.LOAD and u.src[0].buffer.op is Ops.PARAM]
         assert all((len(u.src) > 2) == gated for u in loads), axis

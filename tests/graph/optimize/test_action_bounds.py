@@ -11,7 +11,6 @@ from tinyweb.graph.ir import Axis, AxisKind, UOp
 from tinyweb.graph.optimize import (
     Action,
     Bind,
-    GroupReduce,
     Peel,
     Reorder,
     ScheduleError,
@@ -87,7 +86,6 @@ def test_factors() -> None:
     assert sizes(apply(k, (Peel("r0", 8),)))["r0.2"] == 2
     assert "too short for blocks of 11" in refused(k, Peel("r0", 11))
     assert "a loop that is reduced" in refused(k, Peel("i0", 4))
-    assert "is not reduced" in refused(k, GroupReduce("i0", 4))
 
 
 def test_order() -> None:

@@ -27,7 +27,6 @@ from tinyweb.graph.optimize import (
     Action,
     Bind,
     Fuse,
-    GroupReduce,
     Hoist,
     Peel,
     Reorder,
@@ -40,6 +39,7 @@ from tinyweb.graph.optimize import (
     optimize,
     to_json,
 )
+from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
@@ -55,7 +55,6 @@ EVERY_ACTION: list[tuple[Action, str]] = [
     (Reorder(("i1", "i0")), "reorder(i1, i0)"),
     (Bind("i0", AxisKind.GRID, 1), "bind(i0, grid.y)"),
     (Bind("i1", AxisKind.UNROLL), "bind(i1, unroll)"),
-    (GroupReduce("r0", 8), "group_reduce(r0, 8, x)"),
     (Hoist("r0", "i0"), "hoist(r0, at=i0)"),
     (Stage(1, "i0", Space.REGISTER), "stage(p1, at=i0, register)"),
     (Stage(1, "i0", Space.REGISTER, axes=("i0", "r0")), "stage(p1[i0, r0], at=i0, register)"),
@@ -79,6 +78,14 @@ def test_one_line_and_json(action: Action, text: str) -> None:
 def test_json_that_is_no_schedule(data: list[dict[str, object]]) -> None:
     with pytest.raises(ScheduleError, match="not an action of a schedule"):
         from_json(data)
+
+
+def test_what_an_action_was_called_before_is_read() -> None:
+    former = {"action": "group_reduce", "axis": "r0", "factor": 8, "dim": 1}
+    assert from_json([former]) == (Split("r0", 8), Bind("r0.1", AxisKind.THREAD, 1))
+    assert from_json([{**former, "dim": 0}]) == inner_part("r0", 8, AxisKind.THREAD)
+    with pytest.raises(ScheduleError, match="not an action of a schedule"):
+        from_json([{**former, "factor": "many"}])
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
@@ -201,7 +208,6 @@ def test_axes_of_more_steps_than_an_index_counts_are_not_fused() -> None:
         ([Fuse("i0", "i0")], "two output axes are fused"),
         ([Bind("i1", AxisKind.GRID), Fuse("i0", "i1")], "an axis that is bound stays as it is"),
         ([Stage(1, "i0", Space.REGISTER), Fuse("i0", "i1")], "what is staged knows its axes"),
-        ([GroupReduce("i0", 4)], "the axis is not reduced"),
         ([Peel("i0", 5)], "the axis must be a loop that is reduced"),
         ([Peel("r0", 32)], "the axis may be too short for blocks of 32"),
         ([Split("r0", 5, overlap=True)], "blocks may overlap only of outputs"),
@@ -237,7 +243,7 @@ def test_lanes_need_a_constant_size() -> None:
 
 def test_what_threads_reduce_together_is_not_staged() -> None:
     """The value that a scale is for holds a sum over threads: filled by them apart, each would hold parts of two."""
-    threads: list[Action] = [Split("i1", 16), Bind("i1.1", AxisKind.THREAD, 1), GroupReduce("r1", 2, 0)]
+    threads: list[Action] = [Split("i1", 16), Bind("i1.1", AxisKind.THREAD, 1), *inner_part("r1", 2, AxisKind.THREAD)]
     k = BY_NAME["dots_i8_alone"].kernel
     with pytest.raises(ScheduleError, match="threads cannot fill apart what they reduce together"):
         apply(k, [*threads, Stage(3, "r0", Space.SHARED)])

@@ -18,7 +18,6 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import (
     Bind,
-    GroupReduce,
     Online,
     Schedule,
     ScheduleError,
@@ -29,6 +28,7 @@ from tinyweb.graph.optimize import (
     optimize,
     to_json,
 )
+from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.schedule.attention import alike
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
@@ -336,7 +336,7 @@ ERRORS = [
     ((Bind("i2", AxisKind.VECTOR), Online("r2", 512, Space.SHARED)), "at most 256 scores"),
     ((Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.REGISTER), Split("r2.0", 2)), "carries a maximum"),
     (
-        (Bind("i2", AxisKind.THREAD), Online("r2", 8, Space.SHARED), GroupReduce("r3", 4, 1)),
+        (Bind("i2", AxisKind.THREAD), Online("r2", 8, Space.SHARED), *inner_part("r3", 4, AxisKind.THREAD, 1)),
         "while threads fill memory",
     ),
 ]

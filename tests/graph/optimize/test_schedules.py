@@ -17,7 +17,6 @@ from tinyweb.graph.optimize import (
     Bind,
     Factor,
     Fuse,
-    GroupReduce,
     Hoist,
     Peel,
     Reorder,
@@ -31,6 +30,7 @@ from tinyweb.graph.optimize import (
     prepared,
     to_json,
 )
+from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
@@ -80,7 +80,8 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     if kind == "hoist":
         return Hoist(name, draw(st.sampled_from([o.arg.name for o in ranges if not o.arg.reduce] or [name])))
     if kind == "group":
-        return GroupReduce(name, draw(st.sampled_from((2, 3, 8, 24))), dim)
+        inner = name.endswith(".1")  # of an axis that was split before
+        return Bind(name, AxisKind.THREAD, dim) if inner else Split(name, draw(st.sampled_from((2, 3, 8, 24))))
     if kind == "reorder":
         alike = [o.arg.name for o in ranges if o.arg.reduce == r.arg.reduce]
         return Reorder(tuple(draw(st.permutations(alike))))
@@ -101,7 +102,7 @@ def schedules(draw: st.DrawFn, kernel: UOp, target: Target) -> tuple[Action, ...
             following = action.apply(current)
         except ScheduleError:
             continue
-        if isinstance(action, Bind | GroupReduce):
+        if isinstance(action, Bind):
             bound = [r for r in ranges_of(following) if r.arg.kind is not AxisKind.LOOP]
             lanes = threads = 1
             for r in bound:
@@ -243,5 +244,10 @@ def test_a_stage_in_one_of_two_sums_that_shared_a_loop() -> None:
 def test_threads_that_have_left_a_loop_read_no_register() -> None:
     """The sum of the last thread ends a step earlier: what it would read next lies behind the staged row."""
     case = BY_NAME["convolution"]
-    chosen = (Split("i0", 2), Stage(2, "i0.1", Space.REGISTER), Split("r0", 2), GroupReduce("r0.0", 24, 0))
+    chosen = (
+        Split("i0", 2),
+        Stage(2, "i0.1", Space.REGISTER),
+        Split("r0", 2),
+        *inner_part("r0.0", 24, AxisKind.THREAD),
+    )
     check(case, apply(case.kernel, chosen), webgpu_target())

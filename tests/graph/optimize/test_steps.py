@@ -31,7 +31,6 @@ from tinyweb.graph.optimize import (
     Bind,
     Factor,
     Fuse,
-    GroupReduce,
     Hoist,
     Online,
     Peel,
@@ -100,7 +99,6 @@ def steps(kernel: UOp) -> Iterator[Action]:
         yield from (Peel(n, f) for f in (0, 3, 4, 16))
         for kind in KINDS:
             yield from (Bind(n, kind, dim) for dim in ((0, 1) if kind in (AxisKind.GRID, AxisKind.THREAD) else (0,)))
-        yield from (GroupReduce(n, f) for f in (2, 8))
         yield RFactor(n)
         yield Factor((n,))
         yield from (Tensorize(n, i, names[0]) for i in INSTRUCTIONS)

@@ -1,7 +1,7 @@
 """One kernel becomes a faster kernel by a schedule: a tuple of named, checked actions."""
 
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.actions import Bind, GroupReduce, Peel, Reorder, Split, from_json, to_json
+from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split, from_json, to_json
 from tinyweb.graph.optimize.apply import apply
 from tinyweb.graph.optimize.choose import heuristic, optimize, optimize_then
 from tinyweb.graph.optimize.divide import Divide, Partition
@@ -22,7 +22,6 @@ __all__ = [
     "Factor",
     "FallbackWarning",
     "Fuse",
-    "GroupReduce",
     "Hoist",
     "Online",
     "Partition",

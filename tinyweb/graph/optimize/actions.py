@@ -165,7 +165,9 @@ class Reorder(Action):
 
 @dataclass(frozen=True)
 class Bind(Action):
-    """The axis is carried out by `kind`: grid, thread, vector or unroll; `dim` is the hardware dimension (0 = x)."""
+    """The axis is carried out by `kind`: grid, thread, vector or unroll; `dim` is the hardware dimension (0 = x).
+    Threads that have a reduced axis combine their results.
+    """
 
     axis: str
     kind: AxisKind
@@ -224,8 +226,8 @@ class Bind(Action):
             if not r.arg.reduce:
                 for dim in range(target.grid_dims):
                     yield (Bind(name, AxisKind.GRID, dim),)
-                for dim in target.thread_dims:
-                    yield from _inner(r, AxisKind.THREAD, dim, GROUPS)
+            for dim in target.thread_dims:
+                yield from _inner(r, AxisKind.THREAD, dim, GROUPS)
 
 
 def _loops_left(kernel: UOp) -> list[UOp]:
@@ -247,10 +249,16 @@ def _inner(r: UOp, kind: AxisKind, dim: int, among: Sequence[int]) -> Iterator[S
     if isinstance(size, int) and size <= among[-1]:
         yield (Bind(name, kind, dim),)
     for f in _factors(r, among):
-        bind = Bind(f"{name}.1", kind, dim)
-        yield Split(name, f), bind
+        split, bind = inner_part(name, f, kind, dim)
+        yield split, bind
         if not divides(as_index(size), f) and kind is not AxisKind.THREAD:
             yield (Peel(name, f) if r.arg.reduce else Split(name, f, overlap=True)), bind
+
+
+def inner_part(axis: str, factor: int, kind: AxisKind, dim: int = 0) -> tuple[Split, Bind]:
+    """The inner `factor` steps of an axis, bound."""
+    split = Split(axis, factor)
+    return split, Bind(split.inner, kind, dim)
 
 
 def _reduces(value: UOp, r: UOp) -> bool:
@@ -272,34 +280,9 @@ def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
     return None
 
 
-@dataclass(frozen=True)
-class GroupReduce(Action):
-    """A reduced axis is split and its inner part given to `factor` threads, which combine their results."""
-
-    axis: str
-    factor: int
-    dim: int = 0
-
-    def __str__(self) -> str:
-        return f"group_reduce({self.axis}, {self.factor}, {dimension(self.dim)})"
-
-    def apply(self, kernel: UOp) -> UOp:
-        self.require(find_axis(kernel, self.axis).arg.reduce, "the axis is not reduced")
-        kernel = Split(self.axis, self.factor).apply(kernel)
-        return Bind(f"{self.axis}.1", AxisKind.THREAD, self.dim).apply(kernel)
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Reduced loops over threads, where there are threads."""
-        for r in _loops_left(kernel):
-            if r.arg.reduce:
-                for dim in target.thread_dims:
-                    yield from ((GroupReduce(r.arg.name, f, dim),) for f in _factors(r, GROUPS))
-
-
 ACTIONS: dict[str, type[Action]] = {
     a.name: a for a in (
-        Split, Peel, Divide, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Factor, Tensorize,
+        Split, Peel, Divide, Fuse, Reorder, Bind, Hoist, Stage, Online, RFactor, Factor, Tensorize,
         Partition, Prefetch, Reuse, WholeRow, Merge,
     )
 }  # fmt: skip
@@ -314,7 +297,16 @@ def from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
     """The schedule that `to_json` wrote; ScheduleError naming what is not an action."""
     if not isinstance(data, list | tuple) or len(data) > MAX_ACTIONS:
         raise ScheduleError(f"a schedule is a list of at most {MAX_ACTIONS} actions")
-    return tuple(_action(entry) for entry in data)
+    return tuple(_action(current) for entry in data for current in _current(entry))
+
+
+def _current(entry: Any) -> list[Any]:
+    """An entry as what it is called now: files keep what earlier versions found."""
+    if not isinstance(entry, dict) or entry.get("action") != "group_reduce":
+        return [entry]
+    axis, factor, dim = entry.get("axis"), entry.get("factor"), entry.get("dim", 0)
+    bind = {"action": "bind", "axis": f"{axis}.1", "kind": "thread", "dim": dim}
+    return [{"action": "split", "axis": axis, "factor": factor}, bind]
 
 
 def _action(entry: Any) -> Action:

@@ -8,7 +8,7 @@ from math import gcd, prod
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, is_lane, nested
 from tinyweb.graph.optimize.action import Schedule
-from tinyweb.graph.optimize.actions import Bind, GroupReduce, Reorder, Split
+from tinyweb.graph.optimize.actions import Bind, Reorder, Split, inner_part
 from tinyweb.graph.optimize.analysis import Analysis, even, largest_divisor, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import exchange_bytes, exchanged
@@ -466,12 +466,15 @@ def group(b: Builder, axes: list[UOp], count: int, dims: int = 1) -> int:
         part = even(b.steps(r), count)
         if part > 1 and len(parts) < dims:
             parts[dim := len(b.threads())] = part
-            b.do(GroupReduce(b.left(r), part, dim))
+            b.do(*inner_part(b.left(r), part, AxisKind.THREAD, dim))
             count //= part
     done = set(axes)
     for u in reversed(b.k.reduces):
         bound = [r for r in u.src[1:] if b.left(r)]
         if bound and done.isdisjoint(u.src[1:]):
-            joined = [b.attempt(GroupReduce(b.left(max(bound, key=b.steps)), part, dim)) for dim, part in parts.items()]
+            joined = [
+                b.attempt(*inner_part(b.left(max(bound, key=b.steps)), part, AxisKind.THREAD, dim))
+                for dim, part in parts.items()
+            ]
             done.update(u.src[1:] if any(joined) else ())
     return prod(parts.values())
