@@ -15,7 +15,7 @@ from tinyweb.array.padding import Padding
 from tinyweb.array.reduction import Reduction
 from tinyweb.array.views import window_count
 from tinyweb.dtype import dtypes, promote
-from tinyweb.graph.ir import Ops, Size, larger_size, size_add, size_max, size_mul, size_prod, size_sub
+from tinyweb.graph.ir import Ops, Size, larger_size, size_add, size_max, size_mul, size_prod, size_sub, through
 from tinyweb.graph.schedule.indexing import same
 
 _SAME_VALUES = (
@@ -288,9 +288,7 @@ class Convolution(Padding, Reduction):
         x = self
         if uses < WORTH_MEMORY:
             return x.pad(around)
-        base = x.uop
-        while base.op in _SAME_VALUES:
-            base = base.src[0]
+        _, base = through(x.uop, _SAME_VALUES)
         if base.op not in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS, Ops.REDUCE, Ops.CONST, Ops.LEAF):
             x = x.contiguous()
         return x.pad(around)

@@ -8,7 +8,7 @@ from weakref import ref
 from tinyweb.array.realize import own
 from tinyweb.array.storage import Value, aliases, change, leaf, replace_all, shaped
 from tinyweb.device import Device, bindings, current_recorder, not_recording
-from tinyweb.graph.ir import MOVEMENT, Ops, UOp, numel_max, size_max
+from tinyweb.graph.ir import MOVEMENT, Ops, UOp, numel_max, size_max, through
 from tinyweb.graph.schedule import check_place, new_buffer, spread_of
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.schedule.views import is_broadcast, view_base
@@ -97,10 +97,7 @@ def same_shape(a: UOp, b: UOp) -> bool:
 
 def _assign(view: UOp, value: UOp) -> UOp:
     """The whole memory after `value` was written to `view`."""
-    chain = []
-    while view.op in MOVEMENT or view.op is Ops.DETACH:
-        chain.append(view)
-        view = view.src[0]
+    chain, view = through(view, MOVEMENT | {Ops.DETACH})
     for v in reversed(chain):
         if v.op is not Ops.DETACH:
             view = v.replace(src=(view,))

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.graph.ir import MOVEMENT, Ops, Shape, UOp
+from tinyweb.graph.ir import MOVEMENT, Ops, Shape, UOp, through
 
 REMEMBERED = 4096
 
@@ -104,9 +104,7 @@ def _plain(shape: Shape) -> tuple[int, ...]:
 
 
 def below_reshapes(u: UOp) -> UOp:
-    while u.op is Ops.RESHAPE:
-        u = u.src[0]
-    return u
+    return through(u, (Ops.RESHAPE,))[1]
 
 
 def _factors(u: UOp) -> tuple[UOp, UOp] | None:
@@ -124,10 +122,7 @@ def _varying(s: UOp) -> tuple[UOp, set[int]]:
 
 def _windows(x: UOp, n: int, channels: int) -> tuple[UOp, tuple[int, ...], tuple[int, ...]] | None:
     """What windows (N, G, 1, C, o…, k…) are of, with steps and distances, where they lie regularly in it."""
-    below, chain = x, list[UOp]()
-    while below.op in MOVEMENT and below.op is not Ops.PAD:
-        chain.append(below)
-        below = below.src[0]
+    chain, below = through(x, MOVEMENT - {Ops.PAD})
     for i in range(len(chain), -1, -1):
         base = chain[i] if i < len(chain) else below
         shape = _plain(base.shape)

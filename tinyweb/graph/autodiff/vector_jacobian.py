@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff.derivations import not_, scan, scatter, shifted, total
 from tinyweb.graph.autodiff.functions import DERIVATIVES, Derivative, power
-from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, UOp, size_sub, substitute
+from tinyweb.graph.ir import MOVEMENT, CopyArg, Ops, UOp, size_sub, substitute, through
 from tinyweb.graph.ir.movement import expand, flip, full, iota, permute, reshape
 
 Gradients: TypeAlias = "tuple[UOp | None, ...]"
@@ -24,10 +24,7 @@ def inputs(u: UOp) -> tuple[UOp, ...]:
     """What the rule of `u` gives gradients to."""
     if u.op is not Ops.ASSIGN:
         return u.src
-    view = u.src[0]
-    while view.op in MOVEMENT:
-        view = view.src[0]
-    return view, u.src[1]
+    return through(u.src[0], MOVEMENT)[1], u.src[1]
 
 
 def _zero(u: UOp) -> UOp:
@@ -162,11 +159,7 @@ def _scatter(u: UOp, g: UOp) -> Gradients:
 
 def _assign(u: UOp, g: UOp) -> Gradients:
     """What was written gets the gradient of its place; the memory before gets the rest."""
-    view = u.src[0]
-    chain = []
-    while view.op in MOVEMENT:
-        chain.append(view)
-        view = view.src[0]
+    chain, view = through(u.src[0], MOVEMENT)
     written = full(True, dtypes.bool, u.src[0].shape)
     for step in chain:
         (written,) = RULES[step.op](step, written)  # type: ignore[assignment]

@@ -49,7 +49,7 @@ from tinyweb.graph.ir.uop import (
     toposort,
     users,
 )
-from tinyweb.graph.ir.walks import below, in_order, reached
+from tinyweb.graph.ir.walks import below, in_order, reached, through
 
 __all__ = [
     "BINARY",
@@ -115,6 +115,7 @@ __all__ = [
     "smaller_size",
     "specials_of",
     "substitute",
+    "through",
     "toposort",
     "users",
 ]  # fmt: skip

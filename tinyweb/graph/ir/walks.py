@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from typing import TypeVar
 
+from tinyweb.graph.ir.ops import Ops
 from tinyweb.graph.ir.uop import UOp
 
 Node = TypeVar("Node", bound=Hashable)
@@ -38,3 +39,12 @@ def in_order(roots: Iterable[Node], needs: Callable[[Node], Iterable[Node]]) -> 
             stack.append((u, True))
             stack.extend([(s, False) for s in needs(u) if s not in done][::-1])
     return list(done)
+
+
+def through(u: UOp, kinds: Container[Ops]) -> tuple[list[UOp], UOp]:
+    """The operations of some kinds, such as views, that a value lies under, outermost first, and the value."""
+    passed: list[UOp] = []
+    while u.op in kinds:
+        passed.append(u)
+        u = u.src[0]
+    return passed, u

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, Size, UOp, below, nested, numel_max, substitute
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, Size, UOp, below, nested, numel_max, substitute, through
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.symbolic import simplify
@@ -82,11 +82,7 @@ def weighting(order: Sequence[UOp], post_dominators: PostDominators) -> dict[UOp
     for u in sums:
         factors = u.src[0].src if u.src[0].op is Ops.MUL else ()
         for x, other in (factors, factors[::-1]) if factors else ():
-            views: list[UOp] = []
-            value = x
-            while value.op in (Ops.EXPAND, Ops.RESHAPE, Ops.PERMUTE):
-                views.append(value)
-                value = value.src[0]
+            views, value = through(x, (Ops.EXPAND, Ops.RESHAPE, Ops.PERMUTE))
             alone = all(len(post_dominators.users[v]) == 1 for v in (*views, value))
             wider = numel_max(value.shape) < numel_max(x.shape)
             batches = (_own(x) & _own(other)) - {u.arg[1][0]}

@@ -28,6 +28,7 @@ from tinyweb.graph.ir import (
     numel_max,
     size_max,
     size_prod,
+    through,
     toposort,
 )
 from tinyweb.graph.schedule.attention import candidates, halves, reduced_away, weighting
@@ -69,9 +70,7 @@ class State:
 
 def base_of(u: UOp) -> UOp:
     """Below views that rename or repeat elements: it is the value itself that gets memory, each element once."""
-    while u.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND):
-        u = u.src[0]
-    return u
+    return through(u, (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND))[1]
 
 
 def is_memory(u: UOp) -> bool:
@@ -81,12 +80,11 @@ def is_memory(u: UOp) -> bool:
 
 def _is_thinned(u: UOp) -> bool:
     """Whether a view has elements of memory that lie apart from each other, fewer than half of them and each once."""
-    below, apart = u, False
-    while below.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK):
-        if below.op is Ops.SHRINK:
-            last = max((a for a, n in enumerate(below.src[0].shape) if n != 1), default=0)
-            apart |= below.shape[last : last + 1] == (1,)
-        below = below.src[0]
+    views, below = through(u, (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK))
+    apart = False
+    for view in (v for v in views if v.op is Ops.SHRINK):
+        last = max((a for a, n in enumerate(view.src[0].shape) if n != 1), default=0)
+        apart |= view.shape[last : last + 1] == (1,)
     return (
         u.op is Ops.SHRINK and apart and below.op is not Ops.EXPAND and 2 * numel_max(u.shape) <= numel_max(below.shape)
     )

@@ -26,6 +26,7 @@ from tinyweb.graph.ir import (
     size_max,
     size_sub,
     substitute,
+    through,
     toposort,
 )
 from tinyweb.graph.ir.movement import expand, pad, reshape, shrink
@@ -84,9 +85,7 @@ def _results(roots: Sequence[UOp], done: dict[UOp, UOp], scratch: frozenset[UOp]
 
 def below(u: UOp) -> UOp:
     """What lies below a copy and other shapes."""
-    while u.op in (Ops.RESHAPE, Ops.CONTIGUOUS):
-        u = u.src[0]
-    return u
+    return through(u, (Ops.RESHAPE, Ops.CONTIGUOUS))[1]
 
 
 def placed(roots: Sequence[UOp], scattered: bool, realized: Container[UOp] | None = None) -> list[UOp]:
@@ -100,10 +99,8 @@ def placed(roots: Sequence[UOp], scattered: bool, realized: Container[UOp] | Non
 def _at_once(root: UOp, uses: Mapping[UOp, int], scattered: bool, realized: Container[UOp] | None) -> UOp:
     """A root whose memory another value is copied to as a whole, and nothing else: it is computed there, if elements
     may be stored `scattered` also in another order."""
-    place, value, moves = below(root.src[0]), root.src[-1], list[UOp]()
-    while value.op is Ops.RESHAPE or (value.op is Ops.PERMUTE and scattered):
-        moves.append(value)
-        value = value.src[0]
+    place = below(root.src[0])
+    moves, value = through(root.src[-1], (Ops.RESHAPE, Ops.PERMUTE) if scattered else (Ops.RESHAPE,))
     whole = root.op is Ops.ASSIGN and not isinstance(root.arg, Ordered) and place.op is Ops.BUFFER and not uses[root]
     if realized is None:
         stored = value.op is Ops.CONTIGUOUS

@@ -15,17 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tinyweb.dtype import DType
-from tinyweb.graph.ir import (
-    ELEMENTWISE,
-    BufferArg,
-    Ops,
-    Shape,
-    UOp,
-    identity,
-    numel_max,
-    size_max,
-    size_prod,
-)
+from tinyweb.graph.ir import ELEMENTWISE, BufferArg, Ops, Shape, UOp, identity, numel_max, size_max, size_prod, through
 from tinyweb.graph.ir.invariants import same_sizes
 from tinyweb.graph.ir.movement import shaped, shrink
 from tinyweb.graph.ir.on_node import on_node
@@ -181,10 +171,7 @@ class Resolver:
             return value
         if numel_max(value.shape) == 0:
             return _filled(UOp.const(0, value.dtype), value.shape)
-        chain = []
-        while value.op in RENAMING:
-            chain.append(value)
-            value = value.src[0]
+        chain, value = through(value, RENAMING)
         arrived = self.arrived.get((value, source, target))
         if arrived is None:
             landing = self.new_buffer(numel_max(value.shape), value.dtype)
@@ -418,10 +405,7 @@ def _filled(value: UOp, shape: Shape) -> UOp:
 
 def kept(u: UOp) -> UOp:
     """The value in memory: it is sent away, and used here."""
-    chain = []
-    while u.op in RENAMING:
-        chain.append(u)
-        u = u.src[0]
+    chain, u = through(u, RENAMING)
     if u.op not in (Ops.BUFFER, Ops.CONTIGUOUS) and not _is_free(u):
         u = UOp(Ops.CONTIGUOUS, u.dtype, (u,))
     for v in reversed(chain):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
-from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, numel_max, size_max
+from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, numel_max, size_max, through
 from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, Index, same
 from tinyweb.graph.symbolic import simplify
@@ -21,8 +21,7 @@ def view_base(u: UOp) -> UOp:
 
 
 def _view_base(u: UOp) -> UOp:
-    chain = _chain(u)
-    bottom = chain[-1].src[0]
+    chain, bottom = through(u, RENAMING)
     for i, v in enumerate(chain):  # one after the other: a view of what is padded may have padding of its own
         if v.op is Ops.PAD and _address(u, chain[: i + 1]) is None:
             return v
@@ -33,15 +32,6 @@ def _view_base(u: UOp) -> UOp:
             elif v.op is not Ops.RESHAPE:
                 break
     return bottom
-
-
-def _chain(u: UOp) -> list[UOp]:
-    """The movement ops from `u` down, outermost first."""
-    chain = []
-    while u.op in RENAMING:
-        chain.append(u)
-        u = u.src[0]
-    return chain
 
 
 def is_broadcast(view: UOp) -> bool:
@@ -57,7 +47,7 @@ def is_broadcast(view: UOp) -> bool:
 def address(view: UOp, index: Index | None = None) -> UOp | None:
     """The row-major address in the node below a chain of movement ops of the element at `index` (of any element, if
     there is none); None if padding shows."""
-    return _address(view, _chain(view), index)
+    return _address(view, through(view, RENAMING)[0], index)
 
 
 def _address(view: UOp, chain: list[UOp], index: Index | None = None) -> UOp | None:
