@@ -17,7 +17,7 @@ BINARY: dict[Ops, Any] = {
     Ops.LESS: np.less, Ops.EQUAL: np.equal, Ops.WHERE: np.where, Ops.NEG: np.negative, Ops.RECIPROCAL: np.reciprocal,
     Ops.SQRT: np.sqrt, Ops.EXP: np.exp, Ops.LOG: np.log,
     Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin, Ops.FLOOR: np.floor, Ops.TRUNC: np.trunc,
-    Ops.ROUND: np.rint,
+    Ops.ROUND: np.rint, Ops.TANH: np.tanh,
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, size_max
@@ -17,6 +17,7 @@ from tinyweb.graph.optimize.rewrite import loads_summed
 from tinyweb.graph.optimize.stage import Stage, axes_of
 from tinyweb.graph.optimize.whole_row import WholeRow
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
+from tinyweb.graph.schedule.long_rows import FILLED
 from tinyweb.graph.schedule.whole_rows import OWN, WholeRows, held_rows
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
@@ -27,7 +28,6 @@ NARROW = 8  # elements of keys that are converted together: as many as a vector 
 ROWS = 4  # queries that share what is read of keys and values
 KEYS = (6, 5, 4, 3, 2, 1)  # of a block that a thread computes scores of
 SEVERAL = 4  # … of one of several blocks; more are more text
-FILLED = 4  # a row whose length varies is that part of its longest
 SIDE = 16  # threads side by side along the sums
 WORKGROUP = 128  # threads, where some have rows of their own and workgroups are fewer than …
 MANY = 64
@@ -291,6 +291,8 @@ def _side(size: int) -> int:
 def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, others: int) -> Team:
     """What takes least time where `least_busy` threads run at once, reads keys seldom and computes little else."""
     k, t = b.k, b.target
+    if any(u.src[2] is softmax.maximum for u in k.kernel.src):  # parts of rows: as many as keep large GPUs busy
+        t = replace(t, least_busy=t.busy_threads)
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
     length = length if k.constant(softmax.row) else max(length // FILLED, 1)
     bounds = [bound for bound in visible(softmax.score, softmax.row) if bound is not None]

@@ -33,6 +33,7 @@ from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index, reshape_index
 from tinyweb.graph.schedule.known import Parts, known
+from tinyweb.graph.schedule.long_rows import in_parts
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import expand_ordered, placed
@@ -172,7 +173,13 @@ def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = Tru
         # values to be written that depend on other places of the same memory are computed completely first
         roots = _compute_first(roots, clashes)
     ordered = _order(stores, memory, recipes)
-    calls = [(s.kernel, s.buffers) for s in ordered if s.kernel is not None]
+    between: list[UOp] = []
+
+    def temporary(size: int, dtype: DType) -> UOp:
+        between.append(new_buffer(size, dtype))
+        return between[-1]
+
+    calls = list(in_parts(((s.kernel, s.buffers) for s in ordered if s.kernel is not None), target, temporary))
     if spec_level():
         for s in ordered:
             if s.kernel is not None:
@@ -180,7 +187,7 @@ def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = Tru
     results = tuple(memory[r] for r in roots)
     kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN and m not in scratch}
     temporaries = [m for m in dict.fromkeys(memory.values()) if m not in kept]
-    return Built(calls, results, temporaries, fusion.max_inputs)
+    return Built(calls, results, [*temporaries, *between], fusion.max_inputs)
 
 
 def _compute_first(roots: Sequence[UOp], updates: set[UOp]) -> list[UOp]:
