@@ -49,6 +49,10 @@ CASES: dict[str, tuple[Sequence[np.ndarray], Callable[..., Tensor]]] = {
         (data(2, 9, 16), data(2, 20, 16), data(2, 20, 16)),
         lambda q, k, v: q.scaled_dot_product_attention(k, v),
     ),
+    "attention in parts of the keys": (
+        (data(1, 2, 32), data(1, 1091, 32), data(1, 1091, 32)),
+        lambda q, k, v: q.scaled_dot_product_attention(k, v),
+    ),
     "softmax of rows": ((data(3, 130),), lambda x: x.softmax()),
     "softmax of columns": ((data(70, 64),), lambda x: x.softmax(0)),
     "two results of the same products": ((data(40, 8), data(45, 8)), largest_and_place),
