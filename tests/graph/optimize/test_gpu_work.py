@@ -68,9 +68,9 @@ def test_tiles_reach_over_lines_of_an_image(width: int, window: int) -> None:
 )
 def test_attention_computes_little_again(heads: int, queries: int, keys: int, width: int) -> None:
     q, k, v = (Tensor.empty(1, heads, n, width) for n in (queries, keys, keys))
-    (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
+    found = programs(lambda: q.scaled_dot_product_attention(k, v))
     score = 4 * width + 43  # with an exponential and what else a softmax takes
-    assert operations(program) <= MOST * heads * queries * keys * score
+    assert sum(map(operations, found)) <= MOST * heads * queries * keys * score
 
 
 @pytest.mark.parametrize("queries", [7, 20, 33])
@@ -81,13 +81,13 @@ def test_one_block_of_keys_keeps_sums_beside_weights(queries: int) -> None:
     assert operations(program) <= 1.5 * 6 * queries * 333 * (4 * 64 + 43)
 
 
-@pytest.mark.parametrize(("queries", "width", "most"), [(256, 64, 112), (1, 64, 80), (33, 80, 120)])
+@pytest.mark.parametrize(("queries", "width", "most"), [(256, 64, 112), (1, 64, 88), (33, 80, 120)])
 def test_threads_of_attention_keep_few_values(queries: int, width: int, most: int) -> None:
     """A thread's sums are numbers, not vectors, and offsets of an index are added where it is used. One query has eight
     vectors under way."""
     q, k, v = (Tensor.empty(1, 4, n, width) for n in (queries, 1024, 1024))
-    (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
-    assert count(program).registers <= most
+    found = programs(lambda: q.scaled_dot_product_attention(k, v))
+    assert max(count(program).registers for program in found) <= most
 
 
 def test_windows_walk_over_what_they_see() -> None:
