@@ -37,6 +37,16 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file of tests leaves behind, schedules that are known and modules that were loaded, stays too: a worker
+    comes to hold millions of objects, and a collection that a test asks for would take seconds.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     """What is garbage by now is looked at once: pytest would go through everything five times as it ends."""
     gc.collect()
