@@ -16,7 +16,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Fragments, Ops, RowsArg, UOp, in_order, is_lane, lane_count
 from tinyweb.graph.lower.constructors import index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
-from tinyweb.graph.lower.devectorize_base import Chunk, Point, chunks, first_lane, points
+from tinyweb.graph.lower.devectorize_base import Chunk, Point, chunk_at, chunks, points
 from tinyweb.graph.lower.devectorize_dots import Dots, small_factors
 from tinyweb.graph.lower.devectorize_loads import QUAD, Loads
 from tinyweb.graph.lower.formats import looked_up
@@ -105,8 +105,11 @@ class _Devectorizer(Loads, Dots):
         tile = next((r for r in lanes if r.arg.kind is AxisKind.TILE), None)
         if self._is_variables(memory.buffer):
             self._register_lanes[memory.buffer] = tile or axis
-        where = self._place(memory)
-        out: list[UOp] = []
+        where, out = self._place(memory), list[UOp]()
+
+        def put(at: Point, values: list[UOp], condition: UOp | None = None) -> None:
+            out.extend(self.memory.store(where, memory.buffer.dtype, self._index(at, index), values, condition))
+
         if tile is not None:
             (whole,), columns = chunks(tile, self.target), tile.arg.dim
             for at in points([r for r in lanes if r is not tile]):
@@ -121,9 +124,8 @@ class _Devectorizer(Loads, Dots):
                 for c in chunks(axis, self.target):
                     vectors = [self._vector(value, {**point, axis: c, **at}, axis) for at in points([beside])]
                     mixed = [lane(v, i) for i in range(c.width) for v in vectors]
-                    start = self._index({**point, axis: c.first, beside: 0}, index)
                     parts = [stack(mixed[i : i + c.width]) for i in range(0, len(mixed), c.width)]
-                    out += self.memory.store(where, memory.buffer.dtype, start, parts, None)
+                    put({**point, axis: c.first, beside: 0}, parts)
             return tuple(out)
         if axis is not None and gate is None and self._affine_of(index)[1].get(axis) != 1:
             across = self._beside(index, memory.buffer)
@@ -134,16 +136,12 @@ class _Devectorizer(Loads, Dots):
                         steps = range(along.first, along.first + along.width)
                         vectors = [self._vector(value, {**point, axis: c, across: j}, axis) for j in steps]
                         for i, column in enumerate(self._columns(tuple(vectors))):
-                            start = self._index({**point, axis: c.first + i, across: along.first}, index)
-                            out += self.memory.store(where, memory.buffer.dtype, start, [column], None)
+                            put({**point, axis: c.first + i, across: along.first}, [column])
                 return tuple(out)
 
         for point in points([r for r in lanes if r is not axis]):
             if axis is None:
-                condition = None if gate is None else self.value(gate, point)
-                out += self.memory.store(
-                    where, memory.buffer.dtype, self._index(point, index), [self.value(value, point)], condition
-                )
+                put(point, [self.value(value, point)], None if gate is None else self.value(gate, point))
                 continue
             runs: list[Point] = [{**point, axis: c} for c in chunks(axis, self.target)]
             together = self._affine_of(index)[1].get(axis) == 1
@@ -153,31 +151,24 @@ class _Devectorizer(Loads, Dots):
                 # one gate for the whole run, or every chunk by itself
                 if not together and all(g is not None for g in flat):
                     for p, g in zip(runs, flat):
-                        start = self._index({**p, axis: first_lane(p[axis])}, index)
-                        out += self.memory.store(where, memory.buffer.dtype, start, [self._vector(value, p, axis)], g)
+                        put({**p, axis: chunk_at(p, axis).first}, [self._vector(value, p, axis)], g)
                     continue
             if together:
-                condition = None if gate is None else self.value(gate, {**point, axis: 0})
-                start = self._index({**point, axis: 0}, index)
-                values = [self._vector(value, p, axis) for p in runs]
-                out += self.memory.store(where, memory.buffer.dtype, start, values, condition)
+                begin = {**point, axis: 0}
+                condition = None if gate is None else self.value(gate, begin)
+                put(begin, [self._vector(value, p, axis) for p in runs], condition)
                 continue
             for p in runs:
-                chunk = p[axis]
-                assert isinstance(chunk, Chunk)
+                chunk = chunk_at(p, axis)
                 vector = self._vector(value, p, axis)
                 for i in range(chunk.width):
                     single = {**point, axis: chunk.first + i}
-                    condition = None if gate is None else self.value(gate, single)
-                    out += self.memory.store(
-                        where, memory.buffer.dtype, self._index(single, index), [lane(vector, i)], condition
-                    )
+                    put(single, [lane(vector, i)], None if gate is None else self.value(gate, single))
         return tuple(out)
 
     def _vector(self, value: UOp, point: Point, axis: UOp) -> UOp:
         """The value with as many lanes as `point` has of the axis, also where it does not depend on it."""
-        chunk = point[axis]
-        assert isinstance(chunk, Chunk)
+        chunk = chunk_at(point, axis)
         return splat(self.value(value, point), chunk.width)
 
     def _statement_axis(self, buffer: UOp, index: UOp, lanes: Iterable[UOp]) -> UOp | None:
@@ -309,8 +300,7 @@ class _Devectorizer(Loads, Dots):
             raise AssertionError("a vector accumulator for a scalar sum")
         if vector is not None and outer_chunk:
             axis = outer_chunk[0]
-            chunk = point[axis]
-            assert isinstance(chunk, Chunk)
+            chunk = chunk_at(point, axis)
             lanes = [
                 self._reduce(u, {**point, axis: chunk.first + i}, None if start is None else lane(start, i))
                 for i in range(chunk.width)
@@ -372,8 +362,7 @@ class _Devectorizer(Loads, Dots):
                 operand = (words,)
             halves = [{**first, r: i} for r in dot[1:] for i in range(lane_count(r))] or [first]
             others = [self._dot_operand(b, half, along, dot[0])[0] for half in halves]
-            chunk = point[along]
-            assert isinstance(chunk, Chunk)
+            chunk = chunk_at(point, along)
             before = splat(UOp.const(0, u.dtype) if total is None else total, chunk.width)
             columns = along.arg.dim
             if a.op is Ops.LOOKUP:

@@ -87,8 +87,11 @@ class Expansion:
         return Place(index_const(0), base.arg + offset) if base.op is Ops.CONST else Place(base, offset)
 
 
-def first_lane(at: int | Chunk) -> int:
-    return at.first if isinstance(at, Chunk) else at
+def chunk_at(point: Point, axis: UOp) -> Chunk:
+    """The lanes of an axis that stay together at a point."""
+    chunk = point[axis]
+    assert isinstance(chunk, Chunk)
+    return chunk
 
 
 def points(axes: list[UOp]) -> Iterator[Point]:

@@ -7,7 +7,7 @@ from math import prod
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, PlanesArg, RowsArg, UOp, lane_count
 from tinyweb.graph.lower.constructors import lane, lanes_of, splat, stack
-from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks, points
+from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunk_at, chunks, points
 from tinyweb.graph.lower.memory_access import SIGNS
 from tinyweb.graph.optimize.instructions import (
     DOT_PAIRS,
@@ -91,8 +91,7 @@ class Dots(Expansion):
 
     def _plane_words(self, a: UOp, point: Point, along: UOp, dot: UOp) -> tuple[tuple[UOp, ...], PlanesArg]:
         """The words of each plane of integers, and where in them these are."""
-        chunk, planes = point[along], (_load(a), *upper_planes(a))
-        assert isinstance(chunk, Chunk)
+        chunk, planes = chunk_at(point, along), (_load(a), *upper_planes(a))
         bits, words, places = tuple(p.src[0].dtype.bits for p in planes), [], []
         for plane in planes:
             start, word = (
@@ -109,8 +108,7 @@ class Dots(Expansion):
         """The elements for each lane of a chunk, for pairs int16. Those below 8 bits are the words they lie in, without
         signs; for pairs also which of each half word's four.
         """
-        pairs, chunk = lane_count(dot) == DOT_PAIRS, point[along]
-        assert isinstance(chunk, Chunk)
+        pairs, chunk = lane_count(dot) == DOT_PAIRS, chunk_at(point, along)
         if factor.op is Ops.CONST:
             kind = dtypes.int16 if pairs else dtypes.int8
             return splat(UOp.const(factor.arg, kind), chunk.width * lane_count(dot)), None
@@ -127,8 +125,7 @@ class Dots(Expansion):
 
     def _dot_elements(self, memory: UOp, index: UOp, point: Point, along: UOp, dot: UOp) -> UOp:
         """The elements for each lane of a chunk; of an operand of a matrix instruction each of its rows once."""
-        chunk, steps = point[along], lane_count(dot)
-        assert isinstance(chunk, Chunk)
+        chunk, steps = chunk_at(point, along), lane_count(dot)
         lanes = range(chunk.first, chunk.first + chunk.width)
         places = [self._index({**point, along: i, dot: 0}, index) for i in lanes]
         if along.arg.kind is AxisKind.TILE:
@@ -142,8 +139,7 @@ class Dots(Expansion):
 
     def _matrices(self, value: UOp, total: UOp, point: Point, dot: UOp, along: UOp) -> UOp:
         """Two matrices that a subgroup reads and multiplies."""
-        chunk, columns = point[along], along.arg.dim
-        assert isinstance(chunk, Chunk)
+        chunk, columns = chunk_at(point, along), along.arg.dim
         operands, sizes = [], (chunk.width // columns, columns)
         for factor, (n, step) in zip(value.src, zip(sizes, (columns, 1))):
             load = _uncast(factor)

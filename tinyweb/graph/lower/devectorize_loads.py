@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, RowsArg, UOp, lane_count
 from tinyweb.graph.lower.constructors import both, index_const, lane, pick, splat, stack, transposed
-from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
+from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunk_at, chunks
 from tinyweb.graph.lower.memory_access import Run
 from tinyweb.graph.symbolic import divides, simplify, split_by
 
@@ -47,8 +47,7 @@ class Loads(Expansion):
         if index.vmin >= 0 and index.vmax < buffer.arg.size:
             # reading too much does no harm where all of it is inside the buffer
             loaded = self._load_run(u, point, axis, None)
-            chunk = point[axis]
-            assert isinstance(chunk, Chunk)
+            chunk = chunk_at(point, axis)
             zero = splat(self._nothing(u), chunk.width)
             return UOp(Ops.WHERE, zero.dtype, (self.value(gate, point), splat(loaded, chunk.width), zero))
         return self._load_masked(u, point, axis) or self._load_lanes(u, point, axis)
@@ -61,8 +60,7 @@ class Loads(Expansion):
     def _load_masked(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
         """Lanes that lie side by side with a gate for each, in one load; None where the target has none."""
         memory, index, gate = u.src
-        chunk, buffer = point[axis], memory.buffer
-        assert isinstance(chunk, Chunk)
+        chunk, buffer = chunk_at(point, axis), memory.buffer
         plain = self.target.masked_loads and u.dtype.bits == 32 == buffer.dtype.bits
         if not plain or axis not in index.lanes or chunk.width < QUAD or chunk.width & (chunk.width - 1):
             return None
@@ -83,8 +81,7 @@ class Loads(Expansion):
         return None
 
     def _load_lanes(self, u: UOp, point: Point, axis: UOp) -> UOp:
-        chunk = point[axis]
-        assert isinstance(chunk, Chunk)
+        chunk = chunk_at(point, axis)
         return self._load_repeated(u, point, axis) or stack(
             [self.value(u, {**point, axis: chunk.first + i}) for i in range(chunk.width)]
         )
@@ -94,8 +91,7 @@ class Loads(Expansion):
         is not so.
         """
         memory, index = u.src[:2]
-        chunk = point[axis]
-        assert isinstance(chunk, Chunk)
+        chunk = chunk_at(point, axis)
         plain = not self.target.has_threads and len(u.src) == 2 and u.dtype is memory.buffer.dtype
         if not plain or u.dtype.bits != 32:
             return None
@@ -104,7 +100,7 @@ class Loads(Expansion):
         count = len(few)
         if not 1 < count < chunk.width or count & (count - 1) or few != [few[0].at(i) for i in range(count)]:
             return None
-        loaded = self.memory.load(self._place(memory), u.dtype, u.dtype, Run(few[0], count), 0, count, None)
+        loaded = self._loaded(u, Run(few[0], count), 0, count, None)
         return stack([lane(loaded, few.index(p)) for p in places])
 
     def _load_transposed(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
@@ -112,8 +108,7 @@ class Loads(Expansion):
         and transposed in registers. None where there is none.
         """
         beside = self._beside(u.src[1], u.src[0].buffer)
-        chunk = point[axis]
-        assert isinstance(chunk, Chunk)
+        chunk = chunk_at(point, axis)
         if beside is None or len(u.src) > 2 or chunk.width < QUAD:
             return None
         at, blocks = point[beside], self._blocks(beside)
@@ -127,8 +122,7 @@ class Loads(Expansion):
         the second ends with the last one. None where it is not so.
         """
         memory, index = u.src[:2]
-        chunk, gate, strides = point[axis], u.src[2] if len(u.src) > 2 else None, self._affine_of(index)[1]
-        assert isinstance(chunk, Chunk)
+        chunk, gate, strides = chunk_at(point, axis), u.src[2] if len(u.src) > 2 else None, self._affine_of(index)[1]
         pair = next((r for r, s in strides.items() if s == 1 and r is not axis and lane_count(r) == 2), None)
         woven = gate is None and pair is not None and isinstance(point[pair], int)
         plain = u.dtype.bits == 32 == memory.buffer.dtype.bits and chunk.width >= QUAD
@@ -144,10 +138,8 @@ class Loads(Expansion):
         assert isinstance(first, int)
         begin = {**point, axis: chunk.first, **({pair: 0} if woven and pair is not None else {})}
         start, width = self._index(begin, index), chunk.width
-        low, high = (
-            self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, Run(start.at(i), width), 0, width, gate)
-            for i in (0, width if woven else width - 1)
-        )
+        second = width if woven else width - 1
+        low, high = (self._loaded(u, Run(start.at(i), width), 0, width, gate) for i in (0, second))
         picked = range(first, width, 2)
         return pick([*((low, i) for i in picked), *((high, i + (not woven)) for i in picked)])
 
@@ -173,25 +165,25 @@ class Loads(Expansion):
         return self._transposed[rows]
 
     def _load_run(self, u: UOp, point: Point, axis: UOp | None, gate: UOp | None) -> UOp:
-        memory, index = u.src[:2]
+        index = u.src[1]
         # lanes far away from this chunk may be read with it only where the gate covers them
         chunk_only = gate is not None and axis is not None and axis in u.src[2].lanes
         if gate is not None and gate.op is Ops.CONST:
             if not gate.arg:
                 return self._nothing(u)
             gate = None
-        chunk = None if axis is None or axis not in index.lanes else point[axis]
-        if isinstance(chunk, Chunk):
-            assert axis is not None
-            run, before = self._run_along(u, point, axis)
-            if chunk_only:
-                run = Run(run.start.at(before + chunk.first), chunk.width)
-                return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, chunk.width, gate)
-            return self.memory.load(
-                self._place(memory), memory.buffer.dtype, u.dtype, run, before + chunk.first, chunk.width, gate
-            )
-        run = Run(self._index(point, index))
-        return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, 1, gate)
+        if axis is None or axis not in index.lanes:
+            return self._loaded(u, Run(self._index(point, index)), 0, 1, gate)
+        chunk = chunk_at(point, axis)
+        run, before = self._run_along(u, point, axis)
+        if chunk_only:
+            return self._loaded(u, Run(run.start.at(before + chunk.first), chunk.width), 0, chunk.width, gate)
+        return self._loaded(u, run, before + chunk.first, chunk.width, gate)
+
+    def _loaded(self, u: UOp, run: Run, first: int, width: int, gate: UOp | None) -> UOp:
+        """Some elements of a run in the memory that a LOAD reads."""
+        memory = u.src[0]
+        return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, first, width, gate)
 
     def _run_along(self, u: UOp, point: Point, axis: UOp) -> tuple[Run, int]:
         """The neighbouring elements that all lanes of the axis read, and how many lie before those of `point`.
@@ -237,8 +229,7 @@ class Loads(Expansion):
         if gate.op is Ops.AND:
             a, b = self._uniform(gate.src[0], axis, point), self._uniform(gate.src[1], axis, point)
             return None if a is None or b is None else both(a, b)
-        chunk = point[axis]
-        assert isinstance(chunk, Chunk)
+        chunk = chunk_at(point, axis)
         core = gate
         if core.op is Ops.XOR and core.src[1].op is Ops.CONST:
             core = core.src[0]
