@@ -41,10 +41,7 @@ class Kernel(KernelText):
             self._variable(v, self._slot(v))
         if not any(u.op is Ops.SPECIAL for u in p.uops):
             out.open(GRID_LOOP)
-        for u in p.uops:
-            self._statement(u)
-        while out.depth:
-            out.close()
+        self._statements()
 
     def _slot(self, v: UOp) -> int:
         if v.arg[0] not in self.slots:
@@ -52,32 +49,19 @@ class Kernel(KernelText):
         return self.slots[v.arg[0]]
 
     def _statement(self, u: UOp) -> None:
-        if u.op in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
-            return
-        if u.op is Ops.PARAM:
-            self._buffers[u] = f"p{u.arg.slot}"
-        elif u.op is Ops.BUFFER:
-            if u.arg.space is not Space.REGISTER:
-                raise self.error(f"C has no {u.arg.space} memory")
-            self._declare_registers(u)
-        elif u.op is Ops.SPECIAL:
+        if u.op is Ops.BUFFER and u.arg.space is not Space.REGISTER:
+            raise self.error(f"C has no {u.arg.space} memory")
+        if u.op is Ops.SPECIAL:
             if u.arg != ("grid", 0):
                 raise self.error(f"C has no hardware index {u.arg}, only ('grid', 0)")
             self._out.open(GRID_LOOP)
             self._emitted[u] = "grid"
         elif u.op is Ops.RANGE:
             self._loop(u, "ROLLED" if self._crowded and u.arg.reduce and u.src[0].op is Ops.CONST else "")
-        elif u.op is Ops.END:
-            self._out.close()
-        elif u.op is Ops.LOAD:
-            self._prefetch(u)
-            self._define(u, self._load(u))
-        elif u.op is Ops.STORE:
-            self._store(u)
-        elif u.op in self.emitters:
-            self._define(u, self.emitters[u.op](self, u))
         else:
-            raise self.error(f"C has no text for {u.op.name} of {u.dtype.name}")
+            if u.op is Ops.LOAD:
+                self._prefetch(u)
+            super()._statement(u)
 
     def _vector_place(self, memory: UOp, index: UOp, n: int) -> str:
         return f"*({self.vector(scalar_name(memory.dtype), n)}_m *)({self._buffers[memory]} + {self.x(index)})"

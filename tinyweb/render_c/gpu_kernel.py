@@ -53,10 +53,7 @@ class GpuKernel(KernelText):
         self._out.depth = 1
         for slot, v in enumerate(p.variables):
             self._variable(v, slot)
-        for u in p.uops:
-            self._statement(u)
-        while self._out.depth:
-            self._out.close()
+        self._statements()
         self._out.lines[:0] = head.lines
 
     def _parameter(self, slot: int, scalar: str, written: bool) -> str:
@@ -78,14 +75,9 @@ class GpuKernel(KernelText):
             offset += size
 
     def _statement(self, u: UOp) -> None:
-        if u.op in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
-            return
-        if u.op is Ops.PARAM:
-            self._buffers[u] = f"p{u.arg.slot}"
-        elif u.op is Ops.BUFFER:
-            if u.arg.space is Space.REGISTER:
-                self._declare_registers(u)
-        elif u.op is Ops.SPECIAL:
+        if u in self._copied or u in self._sums or (u.op is Ops.BUFFER and u.arg.space is not Space.REGISTER):
+            return  # written with what needs it, or declared before
+        if u.op is Ops.SPECIAL:
             kind, dim = u.arg
             text = (self.dialect.group if kind == "grid" else self.dialect.thread)[dim]
             name = self._emitted[u] = f"{'g' if kind == 'grid' else 't'}{dim}"
@@ -94,13 +86,8 @@ class GpuKernel(KernelText):
             self._emitted[u] = self._name(self.dialect.subgroup_size, "i32")
         elif u.op is Ops.RANGE:
             self._loop(u, self.dialect.written_out if u in self._written_out else self.dialect.loop)
-        elif u.op is Ops.END:
-            self._out.close()
-            self._going_on = False
         elif u.op is Ops.BARRIER:
             self._barrier(u)
-        elif u in self._copied or u in self._sums:
-            return
         elif u.op is Ops.LOAD and isinstance(u.arg, DescribedArg):
             self.need("describe", matrix_texts.DESCRIBE, {self.vector("u64", 1)})
             self._emitted[u] = self._name(self._described(u), "u64")
@@ -112,14 +99,9 @@ class GpuKernel(KernelText):
             self._define(u, f"{name}(&{self._place(memory_of(u.src[0]), u.src[1], 0, 1)})")
         elif u.op is Ops.STORE and u.arg == "ahead" and self.dialect.copy_ahead:
             self._copy_ahead(u)
-        elif u.op is Ops.LOAD:
-            self._define(u, self._load(u))
-        elif u.op is Ops.STORE:
-            self._store(u)
-        elif u.op in self.emitters:
-            self._define(u, self.emitters[u.op](self, u))
         else:
-            raise self.error(f"{self.dialect.name} has no text for {u.op.name} of {u.dtype.name}")
+            super()._statement(u)
+            self._going_on = self._going_on and u.op is not Ops.END
 
     def _barrier(self, u: UOp) -> None:
         d = self.dialect

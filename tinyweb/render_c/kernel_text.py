@@ -110,6 +110,30 @@ class KernelText:
     def _write(self) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not say how a kernel is written")
 
+    def _statements(self) -> None:
+        """The program's nodes, one after the other, and the ends of all that is open."""
+        for u in self.program.uops:
+            if u.op not in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
+                self._statement(u)
+        while self._out.depth:
+            self._out.close()
+
+    def _statement(self, u: UOp) -> None:
+        if u.op is Ops.PARAM:
+            self._buffers[u] = f"p{u.arg.slot}"
+        elif u.op is Ops.BUFFER:
+            self._declare_registers(u)
+        elif u.op is Ops.END:
+            self._out.close()
+        elif u.op is Ops.LOAD:
+            self._define(u, self._load(u))
+        elif u.op is Ops.STORE:
+            self._store(u)
+        elif u.op in self.emitters:
+            self._define(u, self.emitters[u.op](self, u))
+        else:
+            raise self.error(f"{self.dialect.name} has no text for {u.op.name} of {u.dtype.name}")
+
     def _variable(self, v: UOp, slot: int) -> None:
         readable = f"n_{v.arg[0]}".isidentifier() and v.arg[0].isascii()
         name = self._emitted[v] = f"n_{v.arg[0]}" if readable else f"n_{slot}"

@@ -14,7 +14,7 @@ before it is reduced, and where users in different kernels need it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from tinyweb.graph.ir import (
@@ -40,6 +40,7 @@ from tinyweb.graph.schedule.shared_rows import SharedRows, shared_rows
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.target import Target
 
+VIEWS = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND)
 TILED_REDUCE = 16  # elements of a sum from which its kernel is worth good tiles, and keeps to itself
 SHORT_REDUCE = 256  # elements of a reduce of integers that is carried out inside the reduce that needs it
 MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
@@ -70,7 +71,7 @@ class State:
 
 def base_of(u: UOp) -> UOp:
     """Below views that rename or repeat elements: it is the value itself that gets memory, each element once."""
-    return through(u, (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND))[1]
+    return through(u, VIEWS)[1]
 
 
 def is_memory(u: UOp) -> bool:
@@ -192,17 +193,12 @@ class Fusion:
 
     def _realize(self, u: UOp) -> None:
         """Give `u`'s value memory."""
-        b = base_of(u)
+        # views between only rename what lies in memory
+        views, b = through(u, VIEWS)
         if not is_memory(b) or b is u:
             self.realized[b] = None
             self.state[b] = State(inputs=frozenset({b}))
-        # views between now only rename what lies in memory
-        chain = []
-        while u is not b:
-            chain.append(u)
-            u = u.src[0]
-        for v in reversed(chain):
-            self.state[v] = self.state[b]
+        self.state |= dict.fromkeys(views, self.state[b])
 
     def _combine(self, u: UOp) -> State:
         if not u.src:
@@ -328,10 +324,7 @@ class Fusion:
         if s.kind is not Kind.ROW:
             return s
         if u.op is Ops.PERMUTE:
-            return State(
-                s.kind, s.row_size, s.steps, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes),
-                s.transcendental, inputs=s.inputs, reduces=s.reduces,
-            )  # fmt: skip
+            return replace(s, row_axes=frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), contraction=False)
         if u.op is Ops.RESHAPE:
             moved: set[int] = set()
             for olds, news in reshape_groups(x.shape, u.shape):
@@ -342,9 +335,7 @@ class Fusion:
                 if inside:
                     moved.update(k for k in news if u.shape[k] != 1)
             else:
-                return State(
-                    s.kind, s.row_size, s.steps, frozenset(moved), s.transcendental, inputs=s.inputs, reduces=s.reduces
-                )  # fmt: skip
+                return replace(s, row_axes=frozenset(moved), contraction=False)
         self._realize(x)
         return self.state[x]
 
