@@ -20,27 +20,18 @@ from typing import Any
 from tinyweb import dtype
 from tinyweb.errors import ToolchainError
 from tinyweb.graph.ir import UOp
+from tinyweb.graph.ir.printer import ARGS
 from tinyweb.graph.ir.spec import spec_level
 from tinyweb.graph.optimize import Schedule
 from tinyweb.graph.optimize.digest import target_key
-from tinyweb.graph.program import Program
+from tinyweb.graph.program import Layout, ParamInfo, Program
 from tinyweb.graph.target import Target
 from tinyweb.toolchain import cache_entry, keep
 
 SUFFIX = ".program"
 FOLDER = Path(__file__).parent.parent  # tinyweb/graph
-# what a program is made of, by module: nothing else is ever called while an entry is read
-PARTS = {
-    "tinyweb.dtype": {"_by_name"},
-    "tinyweb.graph.ir.fragments": {"Digit", "Fragments", "Layout"},
-    "tinyweb.graph.ir.ops": {
-        "Axis", "AxisKind", "BufferArg", "KernelInfo", "MatrixArg", "Neighbours", "Ops", "ParamArg", "PlanesArg",
-        "RowsArg", "Space", "TableArg",
-    },
-    "tinyweb.graph.ir.shared_matrices": {"DescribedArg", "Products", "Swizzle"},
-    "tinyweb.graph.ir.uop": {"UOp"},
-    "tinyweb.graph.program": {"Layout", "ParamInfo", "Program"},
-}  # fmt: skip
+# what a program is made of: nothing else is ever called while an entry is read
+PARTS = {("tinyweb.dtype", "_by_name")} | {(t.__module__, t.__name__) for t in (*ARGS, UOp, Layout, ParamInfo, Program)}
 
 
 def kept(kernel: UOp, target: Target, found: Schedule | None, make: Callable[[], Program]) -> Program:
@@ -71,7 +62,7 @@ def read(data: bytes) -> Program:
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if name not in PARTS.get(module, ()):
+        if (module, name) not in PARTS:
             raise pickle.UnpicklingError(f"{module}.{name} is no part of a program")
         return super().find_class(module, name)
 
