@@ -30,8 +30,8 @@ def power_of_two(size: int, most: int) -> int:
 
 
 def even(size: int, room: int) -> int:
-    """The threads of an axis, at most `room`: a power of two; where that leaves many idle half of it, if none and of no
-    more than two steps, or an even share of the axis.
+    """The threads of an axis, at most `room`: a power of two of which few are idle, or half of it if that divides a
+    short axis, or an even share.
     """
     count = min(1 << (size - 1).bit_length(), 1 << room.bit_length() - 1)
     if -size % count * MOST_IDLE <= size:

@@ -81,7 +81,7 @@ class Builder:
         self.k, self.kernel, self.actions = mark
 
     def follow(self, recipe: Callable[[], bool]) -> bool:
-        """All of a recipe or, where it is not for the kernel or an action does not fit, nothing; whether it was."""
+        """All of a recipe or, where it is not for the kernel or an action does not fit, nothing; whether it was all."""
         mark = self.mark()
         try:
             if recipe():
