@@ -1,9 +1,12 @@
-"""Kernels of whole networks for any target, without their weights: what must compile for GPUs that are not here."""
+"""Kernels of whole networks for any target, without their weights, and of `python -m benchmarks cliffs`: what must
+compile for GPUs that are not here."""
 
 from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
@@ -18,6 +21,7 @@ import numpy.typing as npt
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import UOp, size_max
 from tinyweb.graph.lower import program_for
+from tinyweb.graph.optimize import FallbackWarning
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
@@ -147,18 +151,39 @@ NETWORKS: dict[str, Callable[[Target], Plans]] = {
     **{f"Llama-1B {quant}": partial(llama, quant) for quant in ("q4", "q8", "f16")},
     PRODUCTS: products,
 }
+CLIFFS = "benchmarks cliffs"
+SETS = (*NETWORKS, CLIFFS)
 
 
-def kernels(network: str, target: Target) -> dict[UOp, None]:
-    """The different kernels of a network, in the order of their first launch."""
-    plans = NETWORKS[network](target)
-    return dict.fromkeys(call.kernel for plan in plans.values() for call in plan.calls)
+def kernels(name: str, target: Target) -> Iterator[UOp]:
+    """The different kernels of a set, in the order of their first launch. Of array code they are planned one work
+    after the other, so that those of one compile while others are planned."""
+    if name != CLIFFS:
+        plans = NETWORKS[name](target)
+        yield from dict.fromkeys(call.kernel for plan in plans.values() for call in plan.calls)
+        return
+    if str(ROOT) not in sys.path:  # where a tool is run as a file
+        sys.path.append(str(ROOT))
+    from benchmarks.cliffs.works import WORKS
+    from benchmarks.count.run import planned
+
+    seen: set[UOp] = set()
+    for work in WORKS.values():
+        new = dict.fromkeys(call.kernel for call in planned(work, target)[0].calls if call.kernel not in seen)
+        seen.update(new)
+        yield from new
 
 
-def programs(network: str, target: Target) -> Iterator[Program]:
-    """… lowered."""
-    for kernel in kernels(network, target):
-        yield program_for(kernel, target)
+def programs(name: str, target: Target) -> Iterator[Program]:
+    """… lowered, each once. A schedule that lowering refuses is an error."""
+    seen: set[str] = set()
+    for kernel in kernels(name, target):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FallbackWarning)
+            program = program_for(kernel, target)
+        if program.name not in seen:
+            seen.add(program.name)
+            yield program
 
 
 def arguments(about: str | None, sets: Sequence[str], chips: Sequence[str]) -> argparse.Namespace:

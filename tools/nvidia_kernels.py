@@ -9,25 +9,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from kernel_sets import NETWORKS, arguments, programs, write_table
+from kernel_sets import SETS, arguments, programs, write_table
 
-from benchmarks.cliffs.works import WORKS
-from benchmarks.count.run import planned
-from tinyweb.graph.gpu_targets import nvidia_target
+from tinyweb.graph.gpu_targets import NVIDIA, nvidia_target
 from tinyweb.graph.ir import Ops
-from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.cuda.compile import compile_cuda
 from tinyweb.native_runtimes.cuda.resources import Resources, matrix_instructions
 from tinyweb.render_c import CUDA, render_gpu
 
-CHIPS = ("sm_80", "sm_90", "sm_100", "sm_120")
-CLIFFS = "benchmarks cliffs"
-SETS = (*NETWORKS, CLIFFS)
+CHIPS = tuple(arch for arch in NVIDIA if not arch.endswith("a"))  # those are compiled for where kernels need it
 SHARED = r"bind\(r[\d.]+, thread"  # a reduced axis that threads share
 KINDS = {r"online\(": "attention", r"stage\(": "product, convolution", SHARED: "sums of rows, matrix × vector"}
 """Kernels by an action of their schedules."""
@@ -60,7 +54,6 @@ def kind(program: Program) -> str:
 def compiled(name: str, chip: str) -> list[Taken]:
     """What each kernel of a set takes on a chip; DeviceError for one that does not compile. Others are planned while
     some compile."""
-    target = nvidia_target(chip)
 
     def one(program: Program, source: str) -> Taken:
         found = compile_cuda(source, chip, program.name)
@@ -68,18 +61,8 @@ def compiled(name: str, chip: str) -> list[Taken]:
         return Taken(program.name, kind(program), takes, matrix_instructions(found.code), found.remarks)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        made: dict[str, Future[Taken]] = {}
-        for p in cliffs(target) if name == CLIFFS else programs(name, target):
-            if p.name not in made:
-                made[p.name] = threads.submit(one, p, render_gpu([p], CUDA))
-        return [m.result() for m in made.values()]
-
-
-def cliffs(target: Target) -> Iterator[Program]:
-    """The kernels of all works of array code."""
-    for work in WORKS.values():
-        for call in planned(work, target)[0].calls:
-            yield program_for(call.kernel, target)
+        made = [threads.submit(one, p, render_gpu([p], CUDA)) for p in programs(name, nvidia_target(chip))]
+        return [m.result() for m in made]
 
 
 def rows(name: str, found: dict[str, list[Taken]]) -> Iterator[str]:

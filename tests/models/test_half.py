@@ -24,9 +24,14 @@ TARGETS = {"sm_90": nvidia_target("sm_90"), "gfx942": amd_target("gfx942"), "gfx
 
 
 def test_where_they_suit() -> None:
-    for target in (nvidia_target("sm_80"), nvidia_target("sm_120"), amd_target("gfx942"), amd_target("gfx1100")):
+    chips = (
+        *(nvidia_target(arch) for arch in ("sm_75", "sm_80", "sm_120")),
+        amd_target("gfx942"),
+        amd_target("gfx1100"),
+    )
+    for target in chips:
         assert activations_for(target) == "half"
-    for target in (nvidia_target("sm_75"), amd_target("gfx1030"), webgpu_target()):
+    for target in (amd_target("gfx1030"), webgpu_target()):
         assert activations_for(target) == "float"
     assert activations_for(cpu_target()) == "int8"
     for stored in (dtypes.bfloat16, dtypes.float32):  # may reach beyond float16

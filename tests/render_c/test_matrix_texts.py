@@ -57,6 +57,16 @@ def test_nvidia(chip: str, dtype: DType, name: str) -> None:
     assert staged and all(u.src[2].dtype.nbytes(u.src[2].arg) == 16 for u in staged)
 
 
+@pytest.mark.parametrize(("dtype", "shape"), [(F16, "m16n8k8"), (I8, "m8n8k16")])
+def test_turing(dtype: DType, shape: str) -> None:
+    """Smaller instructions of the same registers."""
+    program = made(nvidia_target("sm_75"), dtype, (False, True))
+    text = render_gpu([program], CUDA)
+    compiled = compile_cuda(text, "sm_75", program.name)
+    assert compiled.resources[program.name].spill_bytes == 0 and matrix_instructions(compiled.code) > 0
+    assert f"mma.sync.aligned.{shape}." in text and "ldmatrix" in text and "cp.async" not in text
+
+
 @pytest.mark.parametrize("flipped", [(False, False), (True, True)], ids=["rows", "columns"])
 @pytest.mark.parametrize("dtype", [F16, BF16, I8], ids=["f16", "bf16", "i8"])
 def test_warpgroups(dtype: DType, flipped: tuple[bool, bool]) -> None:
@@ -92,6 +102,7 @@ def test_sums_that_are_touched_are_remarked() -> None:
     ("chip", "dtype", "instruction"),
     [
         ("gfx90a", F16, "v_mfma_f32_16x16x16f16"), ("gfx90a", BF16, "v_mfma_f32_16x16x16bf16_1k"),
+        ("gfx90a", I8, "v_mfma_i32_16x16x16i8"),
         ("gfx942", F16, "v_mfma_f32_16x16x16_f16"), ("gfx942", F32, "v_mfma_f32_16x16x4_f32"),
         ("gfx942", I8, "v_mfma_i32_16x16x32_i8"), ("gfx1100", F16, "v_wmma_f32_16x16x16_f16"),
         ("gfx1100", I8, "v_wmma_i32_16x16x16_iu8"), ("gfx1201", BF16, "v_wmma_f32_16x16x16_bf16"),

@@ -57,6 +57,7 @@ AMD = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 # bytes of shared memory that a workgroup can have: the most there is, less what the driver takes
 _NVIDIA_SHARED = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_120": 99, "sm_120a": 99}
 _NVIDIA_MATRICES = ("mma_sync_16x16x16_f16", "mma_sync_16x16x16_bf16", "mma_sync_16x16x32_i8")
+_TURING_MATRICES = ("mma_sync_m16n8k8_16x16x16_f16", "mma_sync_m8n8k16_16x16x32_i8")
 # from sm_89 on; on sm_90 and sm_100 the assembler makes conversions and products of half floats of them
 _NVIDIA_MATRICES_F8 = ("mma_sync_16x16x32_e4m3", "mma_sync_16x16x32_e5m2")
 
@@ -77,7 +78,7 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False, portable: bool = F
     if arch not in NVIDIA:
         raise ValueError(f"no NVIDIA architecture is called {arch!r}: choose one of {', '.join(NVIDIA)}")
     ampere = arch != "sm_75"  # or later: brain floats, copies that arrive later, matrices of integers and brain floats
-    matrices = (*_NVIDIA_MATRICES, *(("mma_sync_16x16x8_tf32",) if tf32 else ())) if ampere else ()
+    matrices = (*_NVIDIA_MATRICES, *(("mma_sync_16x16x8_tf32",) if tf32 else ())) if ampere else _TURING_MATRICES
     matrices = (*(_NVIDIA_WARPGROUPS if arch in ("sm_90", "sm_90a") and not portable else ()), *matrices)
     matrices += _NVIDIA_MATRICES_F8 if arch not in ("sm_75", "sm_80", "sm_86") else ()
     return replace(
@@ -93,7 +94,7 @@ def nvidia_target(arch: str = "sm_90", *, tf32: bool = False, portable: bool = F
 _MFMA = ("mfma_16x16x16_f16", "mfma_16x16x16_bf16", "mfma_16x16x4_f32")
 _WMMA11 = ("wmma11_16x16x16_f16", "wmma11_16x16x16_bf16", "wmma11_16x16x16_i8")
 _AMD_MATRICES = {
-    "gfx90a": _MFMA, "gfx942": (*_MFMA, "mfma_16x16x32_i8"),
+    "gfx90a": (*_MFMA, "mfma_16x16x16_i8"), "gfx942": (*_MFMA, "mfma_16x16x32_i8"),
     "gfx950": (*_MFMA, "mfma_16x16x32_i8", "mfma_16x16x32_e4m3", "mfma_16x16x32_e5m2"),
     "gfx1100": _WMMA11, "gfx1151": _WMMA11,
     "gfx1201": tuple(f"wmma12_16x16x16_{t}" for t in ("f16", "bf16", "i8", "e4m3", "e5m2")),

@@ -5,6 +5,9 @@ NVIDIA's are written as PTX (PTX ISA: mma, ldmatrix, cp.async), AMD's as Clang's
 
 from __future__ import annotations
 
+import re
+from itertools import product
+
 from tinyweb.graph.ir import DescribedArg, Fragments, Ops, RowsArg, UOp
 from tinyweb.render_c.c_types import scalar_name, vector_name
 from tinyweb.render_c.dialect import Dialect
@@ -21,6 +24,7 @@ _AMD = {
     "mfma_16x16x16_bf16": ("mfma_f32_16x16x16bf16_1k", "i16x4"),
     "mfma_16x16x4_f32": ("mfma_f32_16x16x4f32", "f32"),
     "mfma_16x16x32_i8": ("mfma_i32_16x16x32_i8", "i64"),
+    "mfma_16x16x16_i8": ("mfma_i32_16x16x16i8", "i32"),
     "mfma_16x16x32_e4m3": ("mfma_f32_16x16x32_fp8_fp8", "i64"),
     "mfma_16x16x32_e5m2": ("mfma_f32_16x16x32_bf8_bf8", "i64"),
     "wmma11_16x16x16_f16": ("wmma_f32_16x16x16_f16_w32", "f16x16"),
@@ -54,22 +58,25 @@ def multiply(u: UOp, dialect: Dialect) -> tuple[str, set[str]]:
 
 
 def _mma(f: Fragments) -> str:
-    """Two instructions of 8 columns each."""
+    """Instructions of 8 columns each. A fragment's registers are those of 8 rows, 8 more rows, then of more steps."""
     short = f.name.rpartition("_")[2]
     operand, sums = _PTX[short]
     steps = f.a.shape[1]
-    name = f"mma.sync.aligned.m16n8k{steps}.row.col.{sums}.{operand}.{operand}.{sums}"
+    smaller = re.match(r"mma_sync_m(\d+)n8k(\d+)_", f.name)
+    m, k = map(int, smaller.groups()) if smaller else (16, steps)
+    name = f"mma.sync.aligned.m{m}n8k{k}.row.col.{sums}.{operand}.{operand}.{sums}"
     constraint = "f" if sums == "f32" else "r"
     lines = ["  const u32x4 x = as<u32x4>(a), y = as<u32x4>(b);"]
-    for half in range(2):
-        outputs = ", ".join(f'"+{constraint}"(c[{4 * half + i}])' for i in range(4))
-        inputs = ", ".join(
-            f'"r"({v})' for v in ("x[0]", "x[1]", "x[2]", "x[3]", f"y[{2 * half}]", f"y[{2 * half + 1}]")
-        )
-        lines.append(
-            f'  asm("{name} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"\n'
-            f"      : {outputs}\n      : {inputs});"
-        )
+    for half, row, step in product(range(2), range(0, 2, m // 8), range(0, 2, 2 * k // steps)):
+        rows, parts = range(row, row + m // 8), range(step, step + 2 * k // steps)
+        a = [f"x[{r + 2 * s}]" for s in parts for r in rows]
+        b = [f"y[{2 * half + s}]" for s in parts]
+        c = [f'"+{constraint}"(c[{4 * half + 2 * r + i}])' for r in rows for i in range(2)]
+        places = iter(range(len(a) + len(b) + len(c)))
+        first, *operands = (", ".join(f"%{next(places)}" for _ in group) for group in (c, a, b))
+        listed = ", ".join(f"{{{group}}}" for group in (first, *operands, first))
+        inputs = ", ".join(f'"r"({v})' for v in (*a, *b))
+        lines.append(f'  asm("{name} {listed};"\n      : {", ".join(c)}\n      : {inputs});')
     return "\n".join([*lines, "  return c;\n}\n"])
 
 

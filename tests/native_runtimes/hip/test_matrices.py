@@ -14,10 +14,11 @@ from tinyweb.dtype import BY_NAME, dtypes
 from tinyweb.native_runtimes.hip import HipRuntime
 
 CHIPS = {"gfx942": "_mfma_", "gfx1100": "_wmma_", "gfx1201": "_gfx12"}
-MARKS = {**CHIPS, "gfx950": "_mfma_"}
+MARKS = {**CHIPS, "gfx90a": "_mfma_", "gfx950": "_mfma_"}
 
 
 NUMBERS = [
+    ("gfx90a", "int8"),
     *((chip, name) for chip in CHIPS for name in ("float16", "bfloat16", "int8")),
     *((chip, name) for chip in ("gfx950", "gfx1201") for name in ("float8_e4m3", "float8_e5m2")),
 ]
@@ -25,7 +26,8 @@ NUMBERS = [
 
 # every chip and every type
 QUICK = {
-    ("gfx942", "float16"), ("gfx942", "int8"), ("gfx1100", "bfloat16"), ("gfx1100", "int8"), ("gfx1201", "float16"),
+    ("gfx90a", "int8"), ("gfx942", "float16"), ("gfx942", "int8"),
+    ("gfx1100", "bfloat16"), ("gfx1100", "int8"), ("gfx1201", "float16"),
     ("gfx950", "float8_e4m3"), ("gfx1201", "float8_e5m2"),
 }  # fmt: skip
 

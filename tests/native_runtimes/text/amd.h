@@ -38,6 +38,7 @@ template <class T, int STEPS, Rows ROWS, class A, class C> static C product(A a,
 #define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, x, y, z) product<Bfloat, 16, MFMA>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c, x, y, z) product<float, 4, MFMA>(a, b, c)
 #define __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c, x, y, z) product<signed char, 32, MFMA>(a, b, c)
+#define __builtin_amdgcn_mfma_i32_16x16x16i8(a, b, c, x, y, z) product<signed char, 16, MFMA>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c, x, y, z) product<E4M3, 32, MFMA>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(a, b, c, x, y, z) product<E5M2, 32, MFMA>(a, b, c)
 #define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c) product<_Float16, 16, WMMA11>(a, b, c)

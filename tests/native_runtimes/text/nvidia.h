@@ -88,19 +88,17 @@ template <class T> static T item_of(int lane, int word, int item) {
   __builtin_memcpy(&value, words + item * sizeof(T), sizeof(T));
   return value;
 }
-template <class T, class C>
-static void mma(C &c0, C &c1, C &c2, C &c3, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  const int lane = lane_of_thread(), n = 4 / sizeof(T);
-  const unsigned words[6] = {a0, a1, a2, a3, b0, b1};
-  __builtin_memcpy(fragments[gpu.current], words, sizeof words);
+template <class T, int ROWS, int STEPS, class C> static void mma(C *const *sums, const unsigned *a, const unsigned *b) {
+  const int lane = lane_of_thread(), n = 4 / sizeof(T), high_rows = ROWS / 8, high_steps = STEPS / (4 * n);
+  __builtin_memcpy(fragments[gpu.current], a, 4 * high_rows * high_steps);
+  __builtin_memcpy(fragments[gpu.current] + high_rows * high_steps, b, 4 * high_steps);
   wait_for_others();
-  C *const sums[4] = {&c0, &c1, &c2, &c3};
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2 * high_rows; ++i) {
     const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    for (int k = 0; k < 8 * n; ++k) {
+    for (int k = 0; k < STEPS; ++k) {
       const int step = k % (4 * n) / n, high = k / (4 * n);
-      const T a = item_of<T>(row % 8 * 4 + step, row / 8 + 2 * high, k % n), b = item_of<T>(column * 4 + step, 4 + high, k % n);
-      *sums[i] += (C)a * (C)b;
+      const T x = item_of<T>(row % 8 * 4 + step, row / 8 + high_rows * high, k % n);
+      *sums[i] += (C)x * (C)item_of<T>(column * 4 + step, high_rows * high_steps + high, k % n);
     }
   }
   wait_for_others();
@@ -109,8 +107,10 @@ static void mma(C &c0, C &c1, C &c2, C &c3, unsigned a0, unsigned a1, unsigned a
   static void mma_sync_aligned_m16n8k##steps##_row_col_##sum##_##name##_##name##_##sum(                               \
       C &c0, C &c1, C &c2, C &c3, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, C d0, \
       C d1, C d2, C d3) {                                                                                             \
+    C *const sums[4] = {&c0, &c1, &c2, &c3};                                                                          \
+    const unsigned a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};                                                          \
     c0 = d0, c1 = d1, c2 = d2, c3 = d3;                                                                               \
-    mma<T>(c0, c1, c2, c3, a0, a1, a2, a3, b0, b1);                                                                   \
+    mma<T, 16, steps>(sums, a, b);                                                                                    \
   }
 MMA(16, f16, f32, _Float16, float)
 MMA(16, bf16, f32, Bfloat, float)
@@ -118,6 +118,19 @@ MMA(8, tf32, f32, Tf32, float)
 MMA(32, e4m3, f32, E4M3, float)
 MMA(32, e5m2, f32, E5M2, float)
 MMA(32, s8, s32, signed char, int)
+// what Turing has of these
+static void mma_sync_aligned_m16n8k8_row_col_f32_f16_f16_f32(float &c0, float &c1, float &c2, float &c3, unsigned a0,
+    unsigned a1, unsigned b0, float d0, float d1, float d2, float d3) {
+  float *const sums[4] = {&c0, &c1, &c2, &c3};
+  const unsigned a[2] = {a0, a1};
+  c0 = d0, c1 = d1, c2 = d2, c3 = d3;
+  mma<_Float16, 16, 8>(sums, a, &b0);
+}
+static void mma_sync_aligned_m8n8k16_row_col_s32_s8_s8_s32(int &c0, int &c1, unsigned a0, unsigned b0, int d0, int d1) {
+  int *const sums[2] = {&c0, &c1};
+  c0 = d0, c1 = d1;
+  mma<signed char, 8, 16>(sums, &a0, &b0);
+}
 
 // -- shared memory -----------------------------------------------------------------------------------------------------
 // addresses of shared memory have 32 bits, and count from what the driver keeps for itself

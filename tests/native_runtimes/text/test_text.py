@@ -51,11 +51,18 @@ def test_long_rows_of_few_bits(bits: int, device: str) -> None:
     np.testing.assert_array_equal(got, dense.reshape(24, -1) @ x)  # all sums are multiples of 1/2, and small
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8", "float8_e4m3", "float8_e5m2"])
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        *((name, "sm_90") for name in ("float16", "bfloat16", "int8", "float8_e4m3", "float8_e5m2")),
+        ("float16", "sm_75"), ("int8", "sm_75"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("order", ["rows", "columns"])
-def test_products_on_tensor_cores(name: str, order: str) -> None:
-    """mma.sync with operands that are copied ahead, in either order; sizes that no tile divides."""
-    random, dtype, runtime = np.random.default_rng(0), BY_NAME[name], CudaText()
+def test_products_on_tensor_cores(name: str, arch: str, order: str) -> None:
+    """mma.sync with operands that are copied ahead (Turing's of fewer rows and steps, without), in either order; sizes
+    that no tile divides."""
+    random, dtype, runtime = np.random.default_rng(0), BY_NAME[name], CudaText(arch=arch)
     a, b = (random.integers(-8, 9, size).astype(np.float32) for size in ((130, 200), (200, 70)))
     result = dtypes.int32 if dtype.is_int else dtypes.float32
 
@@ -65,6 +72,22 @@ def test_products_on_tensor_cores(name: str, order: str) -> None:
 
     compare(runtime, runtime.target, [a, b], ours, (a @ b).astype(np.int32 if dtype.is_int else np.float32))
     assert any("mma_sync" in u.arg.name for p in runtime.programs for u in p.uops if hasattr(u.arg, "sums"))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("order", ["rows", "columns"])
+def test_products_with_narrower_floats(name: str, order: str) -> None:
+    """Instructions for float32 take half floats of either operand, which are widened as they are read."""
+    random, dtype, runtime = np.random.default_rng(0), BY_NAME[name], HipText(arch="gfx942")
+    a, b = (random.integers(-8, 9, size).astype(np.float32) for size in ((130, 100), (100, 70)))
+
+    def ours(x: Tensor, y: Tensor) -> Tensor:
+        narrow = (y.T if order == "columns" else y).cast(dtype).contiguous()
+        product = x @ (narrow.T if order == "columns" else narrow).float()
+        return product if order == "columns" else narrow.T.float() @ x.T.contiguous()
+
+    compare(runtime, runtime.target, [a, b], ours, a @ b if order == "columns" else (a @ b).T)
+    assert any(u.arg.name == "mfma_16x16x4_f32" for p in runtime.programs for u in p.uops if hasattr(u.arg, "sums"))
 
 
 def test_sums_of_a_subgroup_in_vectors(text: TextRuntime) -> None:

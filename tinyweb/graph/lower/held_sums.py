@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import (
     Axis,
     AxisKind,
@@ -53,7 +53,7 @@ class HeldSums:
         ]
         (dot,) = (r for r in lanes if r.arg.kind is AxisKind.DOT)
         self.blocks = dict(self._blocks())
-        raw = [_in_memory(x) for x in operands]
+        raw = [_in_memory(x, t) for x, t in zip(operands, instruction.operands)]
         (a, of_a), (b, of_b) = (self._operand(i, raw[i], layout, dot) for i, layout in enumerate((f.a, f.b)))
         value = UOp(Ops.DOT, u.dtype, (a, b, UOp.const(0, u.dtype)), f)
         self.product = UOp(Ops.REDUCE, u.dtype, (value, *of_a, *of_b, *(r for r in lanes if r is not dot)), Ops.ADD)
@@ -205,7 +205,8 @@ def _elsewhere(value: UOp, table: Mapping[UOp, UOp]) -> UOp:
     return substitute(simplify(substitute(value, {**table, **kept})), {b: m for m, b in kept.items()})
 
 
-def _in_memory(factor: UOp) -> UOp:
-    """A factor in the type that an instruction takes: what is loaded as it lies in memory."""
+def _in_memory(factor: UOp, dtype: DType) -> UOp:
+    """A factor in the type that an instruction takes: what is loaded as it lies in memory, unless it is widened."""
     value = factor.src[0] if factor.op is Ops.CAST else factor
-    return value.replace(dtype=value.src[0].dtype) if value.op is Ops.LOAD else value
+    value = value.replace(dtype=value.src[0].dtype) if value.op is Ops.LOAD else value
+    return factor if factor.dtype is dtype and value.dtype.bits < dtype.bits else value

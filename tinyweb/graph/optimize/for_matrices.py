@@ -89,11 +89,16 @@ def held_product(
 
 
 def of_loads(reduce: UOp, instruction: Instruction) -> bool:
-    """Whether a sum is of products of memory in an instruction's types."""
+    """Whether a sum is of products of memory in an instruction's types, or in half floats, which are widened to them
+    by one operation."""
+
+    def loaded(factor: UOp, dtype: DType) -> bool:
+        value = factor.src[0] if factor.op is Ops.CAST else factor
+        widened = factor.dtype is dtype and value.dtype.is_float and value.dtype.bits == 16
+        return value.op is Ops.LOAD and (value.dtype is dtype or widened)
+
     value = reduce.src[0]
-    factors = [s.src[0] if s.op is Ops.CAST else s for s in value.src] if value.op is Ops.MUL else []
-    loaded = (f.op is Ops.LOAD and f.dtype is t for f, t in zip(factors, instruction.operands))
-    return bool(factors) and all(loaded)
+    return value.op is Ops.MUL and all(map(loaded, value.src, instruction.operands))
 
 
 Tile = tuple[tuple[int, int], tuple[int, int]]

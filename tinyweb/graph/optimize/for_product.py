@@ -106,6 +106,7 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
 def product_in_registers(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     """Matrices that subgroups multiply in their registers, where the target does; whether this was such a product."""
     held = [i for i in b.instructions(held=True) if of_loads(dominant, i) and not i.first_held]
+    held.sort(key=lambda i: i.operands[0].bits)  # those that nothing is widened for
     both = product_of(b.k, dominant, outputs) if held else ([], [])
     if not all(both) or min(map(b.k.volume, both)) < MATRIX:
         return False

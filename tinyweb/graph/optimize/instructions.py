@@ -302,9 +302,9 @@ def shift_into(value: UOp, dtype: DType) -> int | None:
     if dtype.bits < 8 and upper_planes(value) and planes(value)[0][0].src[0].dtype is dtype:
         return -planes(value)[1]
     if dtype.is_float:
-        # what is widened as it is loaded, or after it
+        # as it is, or what is widened as it is loaded, or after it
         read = value.src[0].dtype if value.op in (Ops.CAST, Ops.LOAD) else value.dtype
-        return 0 if read is dtype else None
+        return 0 if dtype in (value.dtype, read) else None
     low, high = value.vmin, value.vmax
     if not dtype.is_signed and low < 0:
         # by the power of two that makes a signed type of memory an unsigned one

@@ -1,9 +1,9 @@
 """The matrix instructions of GPUs as data: how the threads of a subgroup hold what they multiply.
 
-NVIDIA: PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions" (mma.sync.m16n8; two of them side by side are one
-row here, so that each operand is four registers), and "Asynchronous Warpgroup Level Matrix Instructions" (wgmma of
-sm_90a: four subgroups together, of operands in shared memory). AMD: the CDNA3 and RDNA3, RDNA4 instruction set manuals
-(v_mfma, v_wmma).
+NVIDIA: PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions" (mma.sync; two of m16n8 side by side, or more of
+Turing's smaller ones, are one row here, so that each operand is four registers), and "Asynchronous Warpgroup Level
+Matrix Instructions" (wgmma of sm_90a: four subgroups together, of operands in shared memory). AMD: the CDNA3 and
+RDNA3, RDNA4 instruction set manuals (v_mfma, v_wmma).
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ F16, BF16, F32, I8, I32 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtype
 E4M3, E5M2 = dtypes.float8_e4m3, dtypes.float8_e5m2
 
 
-def _nvidia(dtype: DType, short: str) -> Fragments:
-    """16 × 16 sums of as many steps as 32 bytes have; a register has 4 bytes of one row."""
+def _nvidia(dtype: DType, short: str, smaller: str = "") -> Fragments:
+    """16 × 16 sums of as many steps as 32 bytes have; a register has 4 bytes of one row. `smaller`: the shape of the
+    instructions that it is made of, where that is not m16n8 of all steps: their registers are some of the same."""
     n = 32 // dtype.bits
     beside = (Digit("e", n),) if n > 1 else ()
     eight = Digit("y", 8)
     a = Layout((eight, Digit("e", 2, n)), (*beside, Digit("x", 4), Digit("e", 2, 2 * n)))
     b = Layout((eight, Digit("e", 2, 2 * n)), (*beside, Digit("x", 4), Digit("e", 2, n)))
     sums = Layout((eight, Digit("e", 2, 2)), (Digit("e", 2), Digit("x", 4), Digit("e", 2, 4)))
-    return Fragments(f"mma_sync_16x16x{8 * n}_{short}", (4, 8), a, b, sums)
+    name = f"mma_sync_{smaller and f'{smaller}_'}16x16x{8 * n}_{short}"
+    return Fragments(name, (4, 8), a, b, sums)
 
 
 def _wgmma(columns: int, dtype: DType, held: bool = False) -> Fragments:
@@ -66,12 +68,14 @@ ROWS: tuple[tuple[Fragments, DType, DType], ...] = (
     *((_nvidia(t, t.short), t, F32) for t in (F16, BF16, E4M3, E5M2)),
     (_nvidia(F32, "tf32"), F32, F32),
     (_nvidia(I8, "i8"), I8, I32),
+    (_nvidia(F16, "f16", "m16n8k8"), F16, F32),
+    (_nvidia(I8, "i8", "m8n8k16"), I8, I32),
     *((_wgmma(n, t, held), t, F32) for held in (False, True) for t in (F16, BF16) for n in range(256, 0, -8)),
     *((_wgmma(n, I8), I8, I32) for n in (*range(256, 32, -16), 32, 24, 16, 8)),
     *((_mfma(16, t.short), t, F32) for t in (F16, BF16)),
     *((_mfma(32, t.short), t, F32) for t in (E4M3, E5M2)),
     (_mfma(4, "f32"), F32, F32),
-    (_mfma(32, "i8"), I8, I32),
+    *((_mfma(n, "i8"), I8, I32) for n in (32, 16)),
     *((_wmma11(t.short), t, F32) for t in (F16, BF16)),
     (_wmma11("i8"), I8, I32),
     *((_wmma12(t.short), t, F32) for t in (F16, BF16, E4M3, E5M2)),
