@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from amd_kernels import compiled
-from kernel_sets import PRODUCTS, SETS
+from kernel_sets import CLIFFS, PRODUCTS, SETS
 
 from tinyweb.graph.gpu_targets import AMD, amd_target
 
@@ -19,7 +19,8 @@ def test_no_kernel_spills(name: str, chip: str) -> None:
         assert all(k.matrices > 0 for k in found)
     else:
         assert len(found) >= 15
-    assert {k.name: k.spills + k.scratch_bytes for k in found if k.spills or k.scratch_bytes} == {}
+    assert {k.name: k.spills for k in found if k.spills} == {}
+    assert all(k.scratch_bytes == 0 for k in found if name != CLIFFS), "no array of registers is memory"
     assert all(k.shared_bytes <= target.shared_bytes and k.waves >= 1 for k in found)
     assert all(k.wave == (32 if chip.startswith("gfx1") else 64) for k in found)
     assert sum(k.wide_loads for k in found) > 0 and sum(k.wide_shared_loads for k in found) > 0
