@@ -34,6 +34,7 @@ def works() -> Iterator[Work]:
             product_needs(heads, queries, keys, 64)
             + softmax_needs(heads * queries * keys)
             + needs(half=heads * keys * 64),
+            beyond="workgroups of three queries convert the keys and values that they read" if queries > 1 else "",
         )
     for heads, queries, keys in ((4, 256, 256), (6, 33, 1500), (8, 1, 1024)):
         size = f"{queries}x{keys}"

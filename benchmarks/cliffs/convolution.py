@@ -114,7 +114,8 @@ def resampling() -> Iterator[Work]:
     yield function("interpolate-bilinear-224", small, "interpolate", needed, size=(224, 224), mode="bilinear")
     # sums of 15 / 7 + 6 / 7 rows, of 20 / 7 + 6 / 7 columns, and their scale
     needed = needs(3 * 224 * (640 * 2 + 224 * (26 / 7 - 1)), divide_by_constant=3 * 224 * 224)
-    yield function("interpolate-area-224", small, "interpolate", needed, size=(224, 224), mode="area")
+    beyond = "windows of three and four columns have four weights, of which one may be 0: a multiply-add for each"
+    yield function("interpolate-area-224", small, "interpolate", needed, size=(224, 224), mode="area", beyond=beyond)
     yield function(
         "interpolate-linear-1d",
         normal((4, 64, 1000)),

@@ -84,7 +84,7 @@ def matrices() -> Iterator[Work]:
         half = (m * k + k * n) // 2 + m * n
         needed = needs(2 * m * k * n, half=half)
         beyond = (
-            "matrix instructions multiply 128 x 192 x 160 elements: whole tiles, in steps of 64"
+            "matrix instructions multiply 128 x 160 x 160 elements: whole tiles, in steps of 32"
             if name == "odd"
             else ""
         )

@@ -82,7 +82,7 @@ def alike(name: str, inputs: Inputs, both: Callable[..., Any], needed: Needs, **
     return Work(name, inputs, both, both, needed, **more)
 
 
-def function(name: str, inputs: Inputs, method: str, needed: Needs, **keywords: Any) -> Work:
+def function(name: str, inputs: Inputs, method: str, needed: Needs, beyond: str = "", **keywords: Any) -> Work:
     """A work of one function of `torch.nn.functional`, which is a method here."""
     theirs = getattr(torch.nn.functional, method)
     return Work(
@@ -91,6 +91,7 @@ def function(name: str, inputs: Inputs, method: str, needed: Needs, **keywords: 
         lambda x, *rest: getattr(x, method)(*rest, **keywords),
         lambda x, *rest: theirs(x, *rest, **keywords),
         needed,
+        beyond=beyond,
     )
 
 

@@ -10,7 +10,7 @@ from tinyweb.array.core import TensorCore, realize_with_next
 from tinyweb.array.moments import Moments
 from tinyweb.array.padding import Padding
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Size
+from tinyweb.graph.ir import Size, size_prod
 from tinyweb.graph.schedule.indexing import same
 
 
@@ -59,9 +59,10 @@ class Normalization(Padding, Moments):
         if num_groups < 1 or c % num_groups:
             raise ValueError(f"group_norm: {c} channels of {self.shape} do not divide into {num_groups} groups")
         x = self._wide()
-        grouped = x._reshape((self.shape[0], num_groups, c // num_groups, *self.shape[2:]))
+        # what lies behind channels is one axis: the threads of a group share it
+        grouped = x._reshape((self.shape[0], num_groups, c // num_groups, size_prod(self.shape[2:])))
         y = grouped._standardized(tuple(range(2, grouped.ndim)), eps)[0]
-        channels = (num_groups, c // num_groups, *(1,) * (self.ndim - 2))  # scaled where a group is walked over
+        channels = (num_groups, c // num_groups, 1)  # scaled where a group is walked over
         scale, shift = (None if t is None else self._new(t.uop)._reshape(channels) for t in (weight, bias))
         return self._scaled(y, scale, shift)._reshape(self.shape)
 

@@ -35,7 +35,8 @@ AMD = [chip for chip in CHIPS if chip.startswith("gfx")]
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of an attention; `mask`: "", "causal", "bool" (some rows see nothing), "bias"."""
+    """Sizes of an attention; `mask`: "", "causal", "bool" (some rows see nothing), "bias"; "spelled": as
+    its parts, each rounded to the type."""
 
     heads: int
     shared: int
@@ -55,6 +56,8 @@ SHAPES = [
     Shape(2, 1, 17, 40, 80, 48, "bias"),
     Shape(1, 1, 16, 5, 20, 36),
     Shape(1, 1, 40, 70, 256, 256),
+    Shape(2, 2, 70, 100, 64, 64, "spelled"),
+    Shape(1, 1, 33, 130, 64, 32, "spelled", BF16),
 ]
 
 
@@ -74,6 +77,8 @@ def kernel_of(s: Shape, target: Target) -> UOp:
     mask = None if kind is None else Tensor.empty(s.rows, s.keys, dtype=kind)
 
     def compute() -> Tensor:
+        if s.mask == "spelled":
+            return ((q @ k.transpose(-1, -2)) * s.width**-0.5).softmax(-1) @ v
         return q.scaled_dot_product_attention(k, v, mask, is_causal=s.mask == "causal", enable_gqa=True)
 
     (call,) = capture(lambda: compute().realize(), target).calls

@@ -79,6 +79,24 @@ def test_rows_that_are_merged_are_computed_where_they_are_wanted() -> None:
     assert len(schedule([place]).calls) == 2
 
 
+def test_functions_behind_groups_of_channels_are_computed_with_them() -> None:
+    """Where workgroups walk rows; with what else they need of the result's shape."""
+    x, w, other, channels = t(2, 12, 5, 8), t(12), t(2, 12, 5, 8), t(1, 12, 1, 1)
+    for y in (
+        x.group_norm(3, w, w).silu(),
+        (x.group_norm(3, w, w).relu() + other) * 2,
+        (x.group_norm(3) + channels).gelu(),
+    ):
+        place = Tensor.empty(*y.shape).assign(y).uop
+        while place.op is not Ops.ASSIGN:
+            place = place.src[0]
+        assert len(schedule([place], webgpu_target()).calls) == 1
+    for z, on_processors in ((x.group_norm(3, w, w), 2), (x.group_norm(3, w, w).silu(), 3)):
+        convolved = UOp(Ops.CONTIGUOUS, F32, (z.conv2d(t(4, 12, 3, 3)).uop,))
+        assert len(schedule([convolved], webgpu_target()).calls) == 2
+        assert len(schedule([convolved], wasm_target()).calls) == on_processors
+
+
 # -- half floats ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("queries", "heads", "expected"), [(1, 2, 1), (7, 2, 1), (8, 2, 3), (2, 8, 3)])
 def test_half_floats_are_converted_once_where_attention_reads_them_often(

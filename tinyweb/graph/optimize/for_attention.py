@@ -33,11 +33,12 @@ LEAST_READ = 64  # … by instructions that read operands in shared memory
 # subgroups of a workgroup, and matrices of queries that each has
 TILES = ((4, 2), (4, 1), (2, 1), (1, 1))
 READ_TILES = ((2, 1), (1, 1))  # the same of warpgroups
-BLOCKS = ((64, 2), (32, 2), (64, 1), (32, 1), (16, 1))  # keys of a block, and blocks in shared memory
+BLOCKS = ((64, 2), (32, 2), (16, 2), (64, 1), (32, 1), (16, 1))  # keys of a block, and blocks in shared memory
 # … and of these so many of values that the step before has left, whose products go on beside those of keys
 READ_BLOCKS = ((128, 2, 1), (64, 2, 1), (128, 2, 0), (64, 2, 0), (32, 2, 0), (128, 1, 0), (64, 1, 0), (32, 1, 0))
 WRITTEN_OUT = 16  # steps of a score's product
 IDLE = 1.25  # what is computed beyond the end, over what is wanted
+SLOWER = 1.4  # the time of instructions that read operands in registers, over that of others
 # of a thread for addresses and what else belongs to no matrix, where whole rows are loaded, and where elements are
 REGISTERS = (64, 80)
 
@@ -85,7 +86,7 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
     plain = row is not None and len(columns) == len(inner) == 1
     if row is None or not plain or not k.constant(row, *columns, *inner):
         return False
-    if k.size(row) < LEAST or sum(s.value is not s.exponential for s in softmax.sums) != 1:
+    if k.size(row) < LEAST or sum(not s.alone for s in softmax.sums) != 1:
         return False
     types = {u.dtype for u in k.summed}
     others = k.volume([r for r in k.outputs if r is not row and r not in columns])
@@ -97,8 +98,8 @@ def held_softmax(b: Builder, softmax: Softmax, row: UOp | None) -> bool:
 
 
 def _shapes(b: Builder, held: list[Instruction], sizes: tuple[int, int, int], others: int) -> list[Shape]:
-    """Best first: of tiles with few rows beyond the end, and with enough workgroups, the largest. `sizes`: rows, keys
-    and columns."""
+    """Best first: those that compute little beyond the last row and key, of these the largest tiles of which there are
+    enough workgroups. `sizes`: rows, keys and columns."""
     found: list[Shape] = []
     (rows, keys, columns), ahead = sizes, b.target.copies_ahead
     least = min(x[0] for x in READ_BLOCKS)
@@ -115,7 +116,14 @@ def _shapes(b: Builder, held: list[Instruction], sizes: tuple[int, int, int], ot
         if not i.shared:
             tiles = product(_ordered(TILES, LEAST, rows, others), (x for x in BLOCKS if ahead or x[1] == 1))
             found += [Shape((i, i), *tile, *block) for tile, block in tiles]
-    return found
+
+    def cost(shape: Shape) -> float:
+        first = shape.fragments[0]
+        whole = shape.subgroups * shape.matrices * first.sums.shape[0], shape.block
+        idle = prod(-(-n // w) * w / n for n, w in zip((rows, keys), whole))
+        return max(idle, IDLE) * (1 if first.shared else SLOWER)
+
+    return sorted(found, key=cost)
 
 
 def _ordered(tiles: Sequence[tuple[int, int]], least: int, rows: int, others: int) -> list[tuple[int, int]]:
@@ -148,7 +156,7 @@ def _with_shape(b: Builder, softmax: Softmax, row: UOp, shape: Shape) -> bool:
     name = softmax.row.arg.name
     space = Space.REGISTER if shape.chains else Space.SHARED
     b.do(Online(name, shape.block, space, instruction=shape.instructions[0].name))
-    summed = next(f"{name}.sum{i or ''}" for i, s in enumerate(softmax.sums) if s.value is not s.exponential)
+    summed = next(f"{name}.sum{i or ''}" for i, s in enumerate(softmax.sums) if not s.alone)
     for axis, instruction in zip((softmax.inner[0].arg.name, summed), shape.instructions):
         steps, step = b.split(axis, instruction.steps)
         b.do(Tensorize(step, instruction.name))

@@ -147,8 +147,10 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, blocks: tu
     """Of so many bytes along the steps so many blocks in shared memory at a time, and of these some that are read."""
     k, steps, size, (row_bytes, slots, lag) = b.k, dominant.src[-1], instruction.steps, blocks
     depth = max(row_bytes * 8 // instruction.operands[0].bits // size, 1)
-    while depth > 1 and (depth - 1) * size >= k.size(steps):
-        depth //= 2
+    # what is read beyond the last step is multiplied too; to wait for a block takes half a step
+    depth = min(
+        (depth >> i for i in range(depth.bit_length())), key=lambda n: -(-k.size(steps) // (n * size)) * (2 * n + 1)
+    )
     at, inner = b.split(steps.arg.name, depth * size)
     # steps are a loop: sums of one are independent of each other, which those of a chain of steps are not
     _, step = b.split(inner, size)

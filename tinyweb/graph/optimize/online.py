@@ -205,7 +205,7 @@ class _Steps:
         nothing = maximum.equal(-math.inf)
         for i, s in enumerate(softmax.sums):
             name = f"sum{i}" if i else "sum"
-            alone = s.value is s.exponential  # weights of what is beyond the row are 0
+            alone = s.alone  # weights of what is beyond the row are 0
             place = self._range(name, action.block, AxisKind.VECTOR) if alone and vectors else self._range(name, rest)
             loops = [*([] if self.once else [self.step]), *teams]
             if alone and not private:  # each thread adds up its own
@@ -246,7 +246,7 @@ class _Steps:
         """By the sum of a row's exponentials, which is 1 at least: one division serves all columns."""
         whole = divisor.src[0] if divisor.op is Ops.CAST else divisor
         divisor = divisor.cast(self.dtype)
-        if any(whole is s.reduce and s.value is s.exponential for s in self.softmax.sums):
+        if any(whole is s.reduce and s.alone for s in self.softmax.sums):
             return total * UOp.const(1.0, self.dtype).alu(Ops.DIV, divisor)
         return total.alu(Ops.DIV, divisor)
 

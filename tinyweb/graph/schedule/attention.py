@@ -215,6 +215,14 @@ class Weighted:
     divisors: tuple[UOp, ...]  # what all of the sum is divided by
     row: UOp  # the RANGE
 
+    @property
+    def alone(self) -> bool:
+        """Whether the exponentials are what is summed, as they are or in a wider type."""
+        value = self.value
+        while value.op is Ops.CAST and value.dtype.is_float and value.dtype.bits > value.src[0].dtype.bits:
+            value = value.src[0]
+        return value is self.exponential
+
 
 @dataclass(frozen=True)
 class Softmax:

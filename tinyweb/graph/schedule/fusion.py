@@ -107,7 +107,7 @@ class Fusion:
     `attention` has the maxima of the scores that get no memory; `held` the reductions of products that get none because
     workgroups hold rows of them; `shared` products of which several results are made, by one kernel. Those that are
     `stored` do get memory. Sums that are `apart` get memory before they are broadcast; `cheaper` are those that would
-    better have been among them.
+    better have been among them. `merged` are reshapes of rows that merge their axes with others.
     """
 
     def __init__(
@@ -127,6 +127,7 @@ class Fusion:
         self.realized: dict[UOp, None] = {}
         self.apart = apart
         self.cheaper: frozenset[UOp] = frozenset()
+        self.merged: set[UOp] = set()
         self.state: dict[UOp, State] = {}
         self.post_dominators = PostDominators(root)
         order = toposort([root])
@@ -331,6 +332,7 @@ class Fusion:
                 wide = [k for k in olds if x.shape[k] != 1]
                 inside = [k for k in wide if k in s.row_axes]
                 if inside and len(inside) != len(wide):
+                    self.merged.add(u)
                     break
                 if inside:
                     moved.update(k for k in news if u.shape[k] != 1)

@@ -37,6 +37,7 @@ from tinyweb.graph.schedule.long_rows import in_parts
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import expand_ordered, placed
+from tinyweb.graph.schedule.reshapes import before_reshapes
 from tinyweb.graph.schedule.shared_rows import by_rows
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.whole_rows import held_rows
@@ -155,6 +156,10 @@ def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = Tru
         )  # fmt: skip
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
+            continue
+        within_rows = before_reshapes(roots, fusion.merged, target.shared_bytes > 0)
+        if within_rows != roots:
+            roots = within_rows
             continue
         if not split <= fusion.held:
             return _built(given, target, rows=False)
