@@ -56,6 +56,7 @@ CASES: dict[str, tuple[Sequence[np.ndarray], Callable[..., Tensor]]] = {
     "softmax of rows": ((data(3, 130),), lambda x: x.softmax()),
     "softmax of columns": ((data(70, 64),), lambda x: x.softmax(0)),
     "two results of the same products": ((data(40, 8), data(45, 8)), largest_and_place),
+    "reductions of a long row": ((data(1, 40001),), lambda x: x.var(1)),
     "reduction over threads": ((data(2, 700),), lambda x: x.max(1) + x.sum(1)),
     "scan": ((data(3, 300),), lambda x: x.cumsum(1)),
     "sort": ((data(2, 90),), lambda x: x.sort(1)[0]),

@@ -223,6 +223,11 @@ class Weighted:
             value = value.src[0]
         return value is self.exponential
 
+    @property
+    def score(self) -> UOp:
+        less, score = self.exponential.src[0].src
+        return score if less.op is Ops.NEG and less.src[0] is self.less else less
+
 
 @dataclass(frozen=True)
 class Softmax:
@@ -263,13 +268,13 @@ def softmaxes(kernel: UOp) -> list[Softmax]:
     for u in nodes:
         largest = u.op is Ops.REDUCE and u.arg is Ops.MAX and len(u.src) == 2 and u.dtype.is_float
         if largest and any(x.op is Ops.REDUCE for x in u.src[0].toposort()):
-            found = _softmax(nodes, u)
+            found = exponential_sums(nodes, u)
             if found is not None and found.columns:
                 out.append(found)
     return out
 
 
-def _softmax(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
+def exponential_sums(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
     """Everything that refers to `maximum` while it walks over a row; None if some of it is no sum of exponentials."""
     subtracted: set[UOp] = {maximum}
     plain = True

@@ -16,18 +16,16 @@ from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, AxisKind, Ops, ParamArg, UOp, as_index, nested, row_major, size_max, substitute
-from tinyweb.graph.schedule.attention import Softmax, Weighted, softmaxes
-from tinyweb.graph.schedule.calls import numbered
+from tinyweb.graph.schedule.attention import Softmax, softmaxes
+from tinyweb.graph.schedule.long_reductions import OWN, SAVED, THREADS, LongReductions, long_reductions
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
 FILLED = 4  # a row whose length varies is that part of its longest
-THREADS = 256  # of a workgroup
 QUERIES = 4  # that a workgroup has together, where they read the same keys
 FEW = 16  # queries from which on these are rows of matrices
 BLOCK = 64  # keys: parts are multiples of it
-SAVED = 3  # launches in whose time a workgroup reads what others take off it, before these are worth a launch more
 ALIGNED = 4  # elements: what is stored of each sum begins at a multiple
 
 
@@ -37,27 +35,32 @@ Call: TypeAlias = "tuple[UOp, tuple[UOp, ...]]"  # a kernel and its buffers
 def in_parts(
     calls: Iterable[Call], target: Target | type[Target], new_buffer: Callable[[int, DType], UOp]
 ) -> Iterator[Call]:
-    """The calls, with two in the place of one whose few long rows are worth it; what is between them is in memory that
-    `new_buffer` makes."""
-    known: dict[UOp, _Division | None] = {}
+    """The calls, with several in the place of one whose few long rows are worth it; what is between them is in memory
+    that `new_buffer` makes."""
+    known: dict[UOp, _Division | LongReductions | None] = {}
     for kernel, buffers in calls:
         if kernel not in known:
             known[kernel] = _divided(kernel, target)
         if (divided := known[kernel]) is None:
             yield kernel, buffers
             continue
-        memory = new_buffer(divided.elements, divided.dtype)
-        for part in (divided.first(), divided.second()):
-            numbers, kept = numbered(part)
-            every = (memory, *buffers, memory)
-            yield numbers, tuple(every[i] for i in kept)
+        memory = [new_buffer(*size) for size in divided.memory]
+        for part in divided.kernels:
+            stored = {s.src[0] for s in part.src}
+            params = [u for u in part.toposort() if u.op is Ops.PARAM]
+            params.sort(key=lambda u: (u not in stored, u.arg.slot))
+            table = {u: u.replace(arg=replace(u.arg, slot=i)) for i, u in enumerate(params)}
+            slots = [u.arg.slot for u in params]
+            yield substitute(part, table), tuple(memory[i - OWN] if i >= OWN else buffers[i] for i in slots)
 
 
-def _divided(kernel: UOp, target: Target | type[Target]) -> _Division | None:
+def _divided(kernel: UOp, target: Target | type[Target]) -> _Division | LongReductions | None:
     """Nothing for a kernel whose rows stay whole."""
     if not target.has_threads or any(u.op is Ops.RANGE and u.arg.kind is AxisKind.ORDERED for u in kernel.toposort()):
         return None
     found = softmaxes(kernel)
+    if not found:
+        return long_reductions(kernel, target)
     count = _parts(found[0], target) if len(found) == 1 else 1
     return _Division(kernel, found[0], count) if count > 1 else None
 
@@ -113,6 +116,8 @@ class _Division:
             size = self.count * _volume([*self.rows, *self._columns(u)])
             end += -(-size // ALIGNED) * ALIGNED
         self.elements = end
+        self.memory = [(end, self.dtype)]
+        self.kernels = [self._first(), self._second()]
 
     def _columns(self, value: UOp) -> list[UOp]:
         return nested(r for r in value.ranges if r not in self.softmax.rows)
@@ -122,7 +127,7 @@ class _Division:
         own = [*self.rows, *self._columns(value)]
         return simplify(part * _volume(own) + row_major(own) + self.begins[value])
 
-    def first(self) -> UOp:
+    def _first(self) -> UOp:
         """The kernel that has a maximum and sums for each part."""
         softmax, stores = self.softmax, list[UOp]()
         row, score = self._score(softmax.row, softmax.score)
@@ -130,15 +135,13 @@ class _Division:
         less = maximum.equal(-math.inf).where(UOp.const(0.0, self.dtype), maximum)
         found = {softmax.maximum: maximum}
         for s in softmax.sums:
-            row, score = self._score(s.row, _score_of(s))
+            row, score = self._score(s.row, s.score)
             weight = (score - less).alu(Ops.EXP)
             value = self._moved(s.value, s.row, row, {s.exponential: weight})
             found[s.reduce] = UOp(Ops.REDUCE, self.dtype, (value, row), Ops.ADD)
-        memory = UOp(Ops.PARAM, self.dtype, (), ParamArg(0, self.elements))
-        params = [u for value in found.values() for u in value.toposort() if u.op is Ops.PARAM]
-        later = {u: u.replace(arg=replace(u.arg, slot=u.arg.slot + 1)) for u in params}
+        memory = UOp(Ops.PARAM, self.dtype, (), ParamArg(OWN, self.elements))
         for u, value in found.items():
-            stores.append(memory.store(self._place(u, self.part), substitute(value, later)))
+            stores.append(memory.store(self._place(u, self.part), value))
         return simplify(UOp(Ops.SINK, dtypes.void, tuple(stores), self.kernel.arg))
 
     def _score(self, row: UOp, score: UOp) -> tuple[UOp, UOp]:
@@ -159,12 +162,10 @@ class _Division:
         loads = {u: substitute(u, {row: inside}) for u in value.toposort() if u.op is Ops.LOAD and row in u.ranges}
         return substitute(value, {**loads, row: at, **table})
 
-    def second(self) -> UOp:
+    def _second(self) -> UOp:
         """The kernel as it was, but for what it finds of all parts."""
         softmax = self.softmax
-        params = [u for u in self.kernel.toposort() if u.op is Ops.PARAM]
-        later = {u: u.replace(arg=replace(u.arg, slot=u.arg.slot + 1)) for u in params}
-        memory = UOp(Ops.PARAM, self.dtype, (), ParamArg(len(params) + 1, self.elements))
+        memory = UOp(Ops.PARAM, self.dtype, (), ParamArg(OWN, self.elements))
         part = self._range()
         largest = UOp(Ops.REDUCE, self.dtype, (memory.load(self._place(softmax.maximum, part)), part), Ops.MAX)
         table = {softmax.maximum: largest}
@@ -177,16 +178,10 @@ class _Division:
             for divisor in s.divisors:
                 total = total.alu(Ops.DIV, substitute(divisor, table))
             table[s.reduce] = total
-        return simplify(substitute(substitute(self.kernel, table), later))
+        return simplify(substitute(self.kernel, table))
 
     def _range(self) -> UOp:
         """All parts, to reduce over."""
         axis = Axis(f"r{self.number}", self.order, reduce=True)
         self.number, self.order = self.number + 1, self.order + 1
         return UOp(Ops.RANGE, dtypes.index, (as_index(self.count),), axis)
-
-
-def _score_of(s: Weighted) -> UOp:
-    """The score in an exponential."""
-    less, score = s.exponential.src[0].src
-    return score if less.op is Ops.NEG and less.src[0] is s.less else less
