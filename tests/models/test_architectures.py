@@ -48,7 +48,7 @@ AGAIN = (
     "StableLM, side by side", "EXAONE 4, windows", "Llama 4, no experts", "LFM2, biases", "Mamba-2, biases",
     "Granite 4, experts", "MPT, three heads", "yarn", "linear", "Ministral", "SmolLM 3", "Phi-3", "Gemma", "OLMo 3",
     "Cohere 2", "ERNIE 4.5", "StarCoder 2", "Qwen3-MoE", "Granite-MoE", "OLMoE", "Bamba", "Falcon Mamba",
-    "DeepSeek-V2 Lite", "Qwen 2",
+    "DeepSeek-V2 Lite", "Qwen 2", "Granite 4",
 )  # fmt: skip
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
@@ -147,7 +147,7 @@ def test_entry_points(judged, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Mamba-2", "Qwen3-Next", *(pytest.param(n, marks=pytest.mark.slow) for n in ("Mamba", "Granite 4", "RWKV-7"))],
+    ["Mamba-2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("Mamba", "Granite 4", "Qwen3-Next", "RWKV-7"))],
 )
 def test_states(judged, name: str) -> None:
     """What is behind a block's text leaves no trace, a new text finds nothing of the last, and calls may go back."""

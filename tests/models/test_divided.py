@@ -86,7 +86,7 @@ def test_weights_are_divided(make_llama: Make) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_attention_heads": 8, "num_key_value_heads": 4, "hidden_size": 256},
+        pytest.param({"num_attention_heads": 8, "num_key_value_heads": 4, "hidden_size": 256}, marks=pytest.mark.slow),
         pytest.param({"attention_bias": True, "mlp_bias": True}, marks=pytest.mark.slow),
         {"architecture": "mistral", "sliding_window": 8},
     ],
@@ -102,7 +102,7 @@ def test_options(make_llama: Make, ids: np.ndarray, options: dict[str, Any]) -> 
 
 @pytest.mark.parametrize(
     ("heads", "held", "count"),
-    [(6, 2, 3), (4, 1, 2), (6, 3, 2), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((4, 1, 3), (8, 2, 4)))],
+    [(6, 2, 3), (6, 3, 2), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((4, 1, 2), (4, 1, 3), (8, 2, 4)))],
     ids=lambda n: str(n),
 )
 def test_any_number_of_heads(make_llama: Make, ids: np.ndarray, heads: int, held: int, count: int) -> None:

@@ -35,8 +35,8 @@ def made(
 @pytest.mark.parametrize(
     ("dtype", "name"),
     [
-        (F16, "f16.f16"), (BF16, "bf16.bf16"), (I8, "s8.s8"), (F32, "tf32.tf32"), (E4M3, "e4m3.e4m3"),
-        (E5M2, "e5m2.e5m2"),
+        (F16, "f16.f16"), (I8, "s8.s8"), (F32, "tf32.tf32"), (E4M3, "e4m3.e4m3"),
+        *(pytest.param(*n, marks=pytest.mark.slow) for n in ((BF16, "bf16.bf16"), (E5M2, "e5m2.e5m2"))),
     ],
 )  # fmt: skip
 def test_nvidia(chip: str, dtype: DType, name: str) -> None:
@@ -67,12 +67,19 @@ def test_turing(dtype: DType, shape: str) -> None:
     assert f"mma.sync.aligned.{shape}." in text and "ldmatrix" in text and "cp.async" not in text
 
 
-@pytest.mark.parametrize("flipped", [(False, False), (True, True)], ids=["rows", "columns"])
-@pytest.mark.parametrize("dtype", [F16, BF16, I8], ids=["f16", "bf16", "i8"])
+@pytest.mark.parametrize(
+    ("dtype", "flipped"),
+    [
+        pytest.param(F16, (False, False), id="f16-rows"),
+        pytest.param(F16, (True, True), id="f16-columns", marks=pytest.mark.slow),
+        pytest.param(BF16, (False, False), id="bf16-rows", marks=pytest.mark.slow),
+        pytest.param(BF16, (True, True), id="bf16-columns"),
+        pytest.param(I8, (False, True), id="i8"),  # steps lie along memory
+    ],
+)
 def test_warpgroups(dtype: DType, flipped: tuple[bool, bool]) -> None:
     """Hopper's products go on side by side: ptxas says of none that it waits, and sums stay where they are."""
     target, integers = nvidia_target("sm_90"), dtype is I8
-    flipped = (False, True) if integers else flipped  # steps lie along memory
     program = made(target, dtype, flipped, WHOLE)
     text = render_gpu([program], CUDA)
     compiled = compile_cuda(text, "sm_90", program.name)
@@ -101,13 +108,16 @@ def test_sums_that_are_touched_are_remarked() -> None:
 @pytest.mark.parametrize(
     ("chip", "dtype", "instruction"),
     [
-        ("gfx90a", F16, "v_mfma_f32_16x16x16f16"), ("gfx90a", BF16, "v_mfma_f32_16x16x16bf16_1k"),
-        ("gfx90a", I8, "v_mfma_i32_16x16x16i8"),
-        ("gfx942", F16, "v_mfma_f32_16x16x16_f16"), ("gfx942", F32, "v_mfma_f32_16x16x4_f32"),
-        ("gfx942", I8, "v_mfma_i32_16x16x32_i8"), ("gfx1100", F16, "v_wmma_f32_16x16x16_f16"),
-        ("gfx1100", I8, "v_wmma_i32_16x16x16_iu8"), ("gfx1201", BF16, "v_wmma_f32_16x16x16_bf16"),
-        ("gfx950", E4M3, "v_mfma_f32_16x16x32_fp8_fp8"), ("gfx950", E5M2, "v_mfma_f32_16x16x32_bf8_bf8"),
-        ("gfx1201", E4M3, "v_wmma_f32_16x16x16_fp8_fp8"), ("gfx1201", E5M2, "v_wmma_f32_16x16x16_bf8_bf8"),
+        ("gfx90a", BF16, "v_mfma_f32_16x16x16bf16_1k"), ("gfx90a", I8, "v_mfma_i32_16x16x16i8"),
+        ("gfx942", F32, "v_mfma_f32_16x16x4_f32"), ("gfx942", I8, "v_mfma_i32_16x16x32_i8"),
+        ("gfx1100", F16, "v_wmma_f32_16x16x16_f16"), ("gfx1201", BF16, "v_wmma_f32_16x16x16_bf16"),
+        ("gfx950", E4M3, "v_mfma_f32_16x16x32_fp8_fp8"), ("gfx1201", E5M2, "v_wmma_f32_16x16x16_bf8_bf8"),
+        # the same on another chip, or of another type of the same width
+        *(pytest.param(*n, marks=pytest.mark.slow) for n in (
+            ("gfx90a", F16, "v_mfma_f32_16x16x16f16"), ("gfx942", F16, "v_mfma_f32_16x16x16_f16"),
+            ("gfx1100", I8, "v_wmma_i32_16x16x16_iu8"), ("gfx950", E5M2, "v_mfma_f32_16x16x32_bf8_bf8"),
+            ("gfx1201", E4M3, "v_wmma_f32_16x16x16_fp8_fp8"),
+        )),
     ],
 )  # fmt: skip
 def test_amd(chip: str, dtype: DType, instruction: str) -> None:
