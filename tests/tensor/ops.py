@@ -8,9 +8,9 @@ A table is a module `tests/tensor/test_<topic>.py` with `OPS = [Op(...), ...]` a
 A test is a runtime: it computes the whole table at once, so that the compiler starts once and equal kernels are
 compiled once, and names every line that differs. `make test` runs the values of all lines on CPU and on one of WASM,
 WEBGPU and INTERPRETER, which take turns, those with `sample=True` on each of them; gradients of all on CPU and of those
-with `sample=True` on the others. `make test-all` (the marker `slow`) runs the rest. On OPENCL, whose compiler on
-processors is slow, `make test` runs the values of some with `sample=True`; where the text for other GPUs is run
-(CUDA_TEXT, HIP_TEXT: tests/native_runtimes/text) all is slow.
+with `sample=True` on one of the others, in turn. `make test-all` (the marker `slow`) runs the rest. On OPENCL, whose
+compiler on processors is slow, `make test` runs the values of some with `sample=True`; where the text for other GPUs is
+run (CUDA_TEXT, HIP_TEXT: tests/native_runtimes/text) all is slow.
 """
 
 from __future__ import annotations
@@ -176,18 +176,23 @@ def _table_test(ops: Sequence[Op], build: Callable[[Op, str], Comparison], fast:
     return test
 
 
+def _in_turn(op: Op, number: int) -> str:
+    """The one runtime beside CPU on which a line of a table is tried."""
+    return IN_TURN[number % (3 if op.interpreter else 2)]
+
+
 def _values_quick(op: Op, number: int, runtime: str) -> bool:
     if runtime in ("OPENCL", *TEXTS):
         return op.sample and runtime == "OPENCL"
     if runtime in IN_TURN and not op.sample:
-        return runtime == IN_TURN[number % (3 if op.interpreter else 2)]
+        return runtime == _in_turn(op, number)
     return op.interpreter or runtime != "INTERPRETER"
 
 
 def _gradients_quick(op: Op, number: int, runtime: str) -> bool:
-    if runtime in ("CPU", "OPENCL", *TEXTS):
-        return runtime == "CPU"
-    return op.sample and (op.interpreter or runtime != "INTERPRETER")
+    if runtime in IN_TURN:
+        return op.sample and _in_turn(op, number) == runtime
+    return runtime == "CPU"
 
 
 def values_test(ops: Sequence[Op]) -> Any:
