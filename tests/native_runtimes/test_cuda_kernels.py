@@ -1,13 +1,18 @@
 """Kernels of whole networks, and of works of array code, compile for NVIDIA GPUs, and nothing is spilled."""
 
 import pytest
-from kernel_sets import CLIFFS, PRODUCTS, SETS
-from nvidia_kernels import CHIPS, compiled
+from kernel_sets import CLIFFS, DEVICE, PRODUCTS, SETS
+from nvidia_kernels import CHIPS, compiled, kind
 
 from tests.graph.optimize.test_attention_matrices import Shape, program_of
-from tinyweb.graph.gpu_targets import nvidia_target
+from tinyweb import Tensor
+from tinyweb.graph.gpu_targets import amd_target, nvidia_target
+from tinyweb.graph.lower import program_for
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.cuda.compile import compile_cuda
 from tinyweb.render_c import CUDA, render_gpu
+from tinyweb.tracing import capture
 
 SAMPLE = [("Llama-1B q4", "sm_90"), ("Llama-1B f16", "sm_120"), (PRODUCTS, "sm_75")]
 REST = [(name, chip) for name in SETS for chip in CHIPS if (name, chip) not in SAMPLE]
@@ -46,3 +51,29 @@ def test_attention_by_matrices(chip: str, width: int) -> None:
     (found,) = compiled.resources.values()
     assert found.spill_bytes == 0 and found.stack_bytes == 0 and not compiled.remarks
     assert found.registers <= 255 and program.shared_bytes <= nvidia_target(chip).shared_bytes
+
+
+def weighted_twice(target: Target, width: int) -> Program:
+    """Two sums of the same weights: one kernel, whose threads hold the sums of both."""
+    q, k, v, w = (Tensor.empty(2048, width, device=DEVICE) for _ in range(4))
+
+    def both() -> list[Tensor]:
+        weights = (q @ k.T).softmax(-1)
+        return [weights @ v, weights @ w]
+
+    (call,) = capture(both, target).calls
+    return program_for(call.kernel, target)
+
+
+@pytest.mark.parametrize("width", [256, pytest.param(160, marks=pytest.mark.slow)])
+def test_two_sums_of_the_same_weights(width: int) -> None:
+    program = weighted_twice(nvidia_target("sm_90"), width)
+    found = compile_cuda(render_gpu([program], CUDA), "sm_90", program.name).resources[program.name]
+    assert kind(program) == "attention" and found.spill_bytes == found.stack_bytes == 0
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_what_two_sums_exchange_fits(arch: str) -> None:
+    target = amd_target(arch)
+    program = weighted_twice(target, 128)
+    assert kind(program) == "attention" and program.shared_bytes <= target.shared_bytes

@@ -221,9 +221,11 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
         return
     k, t = b.k, b.target
     across, sums = _columns_over_threads(b, softmax.columns, _along(k, softmax))
+    weighted = sum(not s.reduce.ranges.isdisjoint(softmax.columns) for s in softmax.sums)
+    sums *= max(weighted, 1)
     others = k.volume([r for r in k.outputs if r is not row and r not in softmax.columns])
     size = k.size(row) if row is not None else 1
-    team = _team(b, softmax, across, sums, size, others)
+    team = _team(b, softmax, across, sums, weighted > 1, size, others)
     # where few threads run, each waits for several vectors at a time, of few rows; many wait in turns
     few = team.waves(size, others, t) * t.least_busy < t.busy_threads
     flight = min(_flight(t), 2 * _flight(t) // team.rows) if few else 0
@@ -288,7 +290,7 @@ def _side(size: int) -> int:
     return few if 2 * few > SIDE or few == size else min((n for n in divisors if n > SIDE), default=few)
 
 
-def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, others: int) -> Team:
+def _team(b: Builder, softmax: Softmax, across: int, sums: int, several: bool, size: int, others: int) -> Team:
     """What takes least time where `least_busy` threads run at once, reads keys seldom and computes little else."""
     k, t = b.k, b.target
     if any(u.src[2] is softmax.maximum for u in k.kernel.src):  # parts of rows: as many as keep large GPUs busy
@@ -300,6 +302,9 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
     varies = not masked and (bool(bounds) or not k.constant(softmax.row))
     found: list[tuple[float, Team]] = []
     for rows in range(1, min(ROWS, size) + 1):
+        # sums of several leave two thirds of the registers to scores, vectors that are waited for and addresses
+        if rows > 1 and several and 3 * rows * 4 * sums > t.thread_registers:
+            break
         blocks = -(-size // rows)
         for apart, split, keys in product(range(1, min(blocks, t.max_invocations) + 1), (1, 2, 4, 8, 16), KEYS):
             team = Team(across, apart, split, rows, keys, sums)
