@@ -11,6 +11,7 @@ from tinyweb.graph.optimize.builder import BLOCKS_PER_WORKER, WORTH_SHARING, Bui
 from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
 from tinyweb.graph.optimize.errors import find_axis
+from tinyweb.graph.optimize.merge import merges
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.tensorize import Factor
@@ -265,8 +266,10 @@ def reduction(b: Builder, dominant: UOp) -> None:
     axis, width = vector_axis(b, loads, bound, free)
     if (left := b.vector(axis, width)) and axis in bound:
         b.attempt(Factor((left,)))
-    # half of the registers hold sums; reductions that were merged have sums of their own
-    together = sum(u.src[1:] == dominant.src[1:] for u in k.reduces)
+    # half of the registers hold sums; reductions that are merged, or parts of which will be, have sums of their own
+    table = merges(b.kernel) if len(k.reduces) > 1 else {}
+    loops_of = {u: [table.get(r, r) for r in u.src[1:]] for u in k.reduces}
+    together = sum(loops == loops_of[dominant] for loops in loops_of.values())
     budget = b.target.vector_registers // 2 // max(width // lanes, 1) // together
     budget = min(budget, REPEATED // len(k.reduces))
     apart = k.apart

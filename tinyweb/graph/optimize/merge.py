@@ -18,13 +18,13 @@ def prepared(kernel: UOp) -> UOp:
 def merge_reduces(kernel: UOp) -> UOp:
     """The kernel, where REDUCEs that can run in one loop name the same RANGE nodes (those of the first of them)."""
     # reductions inside others can share a loop once those do: as many rounds as reductions are nested
-    while table := _merges(kernel):
+    while table := merges(kernel):
         kernel = substitute(kernel, table)
     return kernel
 
 
-def _merges(kernel: UOp) -> dict[UOp, UOp]:
-    """The renaming of the ranges of REDUCEs to those of others."""
+def merges(kernel: UOp) -> dict[UOp, UOp]:
+    """The renaming of the ranges of REDUCEs to those of others, with which they share a loop."""
     reduces: list[tuple[int, UOp]] = []  # with how many lie below each other there
     depth: dict[UOp, int] = {}
     uses: dict[UOp, int] = {}

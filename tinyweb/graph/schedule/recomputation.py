@@ -23,7 +23,8 @@ EXPENSIVE = 8  # operations from which both sides of a join are not computed for
 BROADCAST = 8  # operations from which a value is stored before it is broadcast: fewer may be done once for a loop
 MOST = 1 << 10  # operations that are counted
 MOST_USERS = 1 << 8  # nodes that are looked at for a sum
-LONG = 1 << 6  # operations that are not carried out again, however few elements there are: text would grow
+LONG = 48  # operations that no second kernel carries out again, however few elements there are: its text grows
+WRITTEN = 64  # operations that parts of a value are written out in, all of them together
 
 
 Users: TypeAlias = "Mapping[UOp, Sequence[UOp]]"
@@ -38,7 +39,7 @@ def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     if joined <= size and parts < 2:
         return False
     operations = _operations(u, is_memory)
-    if parts > 1 and operations * parts > LONG:
+    if parts > 1 and operations * parts > WRITTEN:
         return True
     again = (joined if operations > EXPENSIVE else apart) - size
     return operations * again > SURE * LAUNCH + STORED * size
@@ -63,17 +64,23 @@ def worth_sharing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     if len(set(users[u])) == 1:
         return False
     size = numel_max(u.shape)
-    # sums of a value at its own places go along its rows together
-    products = sum(numel_max(v.src[0].shape) > size for v in _sums(u, users))
-    if products < 2:
+    if not _several_sums(u, size, users):
         return False
+    # how many more there are says little: of those behind what is carried on, that is what they read
     operations = _operations(u, is_memory)
-    return operations > LONG or operations * size * (products - 1) > SURE * LAUNCH + STORED * size
+    return operations > LONG or operations * size > SURE * LAUNCH + STORED * size
 
 
-def _sums(u: UOp, users: Users) -> set[UOp]:
-    """The sums that a value, or elementwise work on it, goes into."""
-    return {v for x in islice(_made_of(u, users), MOST_USERS) for v in users[x] if v.op is Ops.REDUCE}
+def _several_sums(u: UOp, size: int, users: Users) -> bool:
+    """Whether a value, or elementwise work on it, goes into more than one sum of more elements. Sums of a value at its
+    own places go along its rows together.
+    """
+    found = set[UOp]()
+    for x in islice(_made_of(u, users), MOST_USERS):
+        found.update(v for v in users[x] if v.op is Ops.REDUCE and numel_max(v.src[0].shape) > size)
+        if len(found) > 1:
+            return True
+    return False
 
 
 def _made_of(u: UOp, users: Users) -> Iterator[UOp]:
