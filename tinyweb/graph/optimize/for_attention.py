@@ -41,6 +41,7 @@ IDLE = 1.25  # what is computed beyond the end, over what is wanted
 SLOWER = 1.4  # the time of instructions that read operands in registers, over that of others
 # of a thread for addresses and what else belongs to no matrix, where whole rows are loaded, and where elements are
 REGISTERS = (64, 80)
+FURTHER = 4  # … for each instruction after the first that a step's sums are divided among
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class Shape:
         bits = self.instructions[0].operands[0].bits
         if first.shared:
             operands = sums[0] * bits // (8 * REGISTER_BYTES) if second.first_held else 0
-            return self.matrices * (sum(sums) + operands) + REGISTERS[0]
+            further = -(-columns // second.sums.shape[1]) - 1
+            return self.matrices * (sum(sums) + operands + FURTHER * further) + REGISTERS[0]
         a, b = (-(-n.size * bits // (8 * REGISTER_BYTES)) for n in (first.a, first.b))
         return self.matrices * (sum(sums) + 2 * a) + 2 * b + REGISTERS[not target.loads_rows]
 
