@@ -106,6 +106,8 @@ def _shapes(b: Builder, held: list[Instruction], sizes: tuple[int, int, int], ot
     (rows, keys, columns), ahead = sizes, b.target.copies_ahead
     least = min(x[0] for x in READ_BLOCKS)
     blocks = [x for x in READ_BLOCKS if (ahead or x[1] == 1) and x[0] < max(2 * keys, least + 1)]
+    # a loop over two blocks is written out by compilers, which then find no registers for both steps' products
+    blocks.sort(key=lambda x: x[2] > 0 and -(-keys // x[0]) == 2)
     if rows >= LEAST_READ:
         for tile, (block, slots, lag) in product(_ordered(READ_TILES, LEAST_READ, rows, others), blocks):
             read = [
