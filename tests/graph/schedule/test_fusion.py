@@ -98,6 +98,17 @@ def test_functions_behind_groups_of_channels_are_computed_with_them() -> None:
 
 
 # -- half floats ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16])
+def test_half_floats_of_a_convolution_are_converted_where_tiles_copy_them(dtype: DType) -> None:
+    """Not into memory, which would be read and written for it; what somebody asks for is."""
+    x, w = t(1, 8, 12, 12, dtype=dtype), t(16, 8, 3, 3, dtype=dtype)
+    y = UOp(Ops.CONTIGUOUS, dtype, (x.conv2d(w, padding=1).uop,))
+    assert len(schedule([y], webgpu_target()).calls) == 1
+    wide = x.float().contiguous()
+    roots = [wide.uop, UOp(Ops.CONTIGUOUS, F32, (wide.conv2d(w.float(), padding=1).uop,))]
+    assert len(schedule(roots, webgpu_target()).calls) == 2
+
+
 @pytest.mark.parametrize(("queries", "heads", "expected"), [(1, 2, 1), (7, 2, 1), (8, 2, 3), (2, 8, 3)])
 def test_half_floats_are_converted_once_where_attention_reads_them_often(
     queries: int, heads: int, expected: int

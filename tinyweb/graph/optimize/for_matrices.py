@@ -47,6 +47,7 @@ MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
 FUNCTION = 32  # operations that a function is made of
 MOST_IDLE = 4  # what is computed beyond the ends, over what is wanted, at most
 MOST_IDLE_ROWS = 2  # … by instructions for many rows
+MOST_IDLE_STEPS = 2  # the same of an instruction's steps: a window of three would take sixteen
 SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
 
 
@@ -118,7 +119,8 @@ def _tiles(sizes: tuple[int, int], instructions: tuple[Instruction, ...], batche
         few = groups * batches < ENOUGH
         if again <= (MOST_IDLE_ROWS if read else MOST_IDLE):
             size = prod(whole) if few else -prod(whole)
-            found.append(((not read and order >= len(TILES), few, size, again if read else 0, order), (i, tile)))
+            wide = again > MOST_IDLE_ROWS  # smaller tiles come first, where one leaves less idle
+            found.append(((not read and order >= len(TILES), wide, few, size, again if read else 0, order), (i, tile)))
     return [choice for _, choice in sorted(found, key=itemgetter(0))]
 
 
@@ -146,6 +148,8 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], instruction: In
 def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, blocks: tuple[int, int, int]) -> bool:
     """Of so many bytes along the steps so many blocks in shared memory at a time, and of these some that are read."""
     k, steps, size, (row_bytes, slots, lag) = b.k, dominant.src[-1], instruction.steps, blocks
+    if -(-k.size(steps) // size) * size > MOST_IDLE_STEPS * k.size(steps):
+        return False
     depth = max(row_bytes * 8 // instruction.operands[0].bits // size, 1)
     # what is read beyond the last step is multiplied too; to wait for a block takes half a step
     depth = min(

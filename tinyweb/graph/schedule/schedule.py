@@ -40,7 +40,7 @@ from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import expand_ordered, placed
 from tinyweb.graph.schedule.reshapes import before_reshapes
 from tinyweb.graph.schedule.shared_rows import by_rows
-from tinyweb.graph.schedule.views import address, walk
+from tinyweb.graph.schedule.views import address, converted_where_read, walk
 from tinyweb.graph.schedule.whole_rows import held_rows
 from tinyweb.graph.schedule.work import MOST_REPEATED, executed, needed, repeats, verify_work
 from tinyweb.graph.symbolic import simplify
@@ -141,6 +141,8 @@ def build(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Built
 def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = True) -> Built:
     """The kernels of roots without what only gradients ask for. `rows`: sums of what is made of products are sums of
     the sums of rows, if all these are held."""
+    if target.shared_bytes:  # tiles convert what they copy
+        roots = converted_where_read(roots)
     given, split = roots, frozenset[UOp]()
     if rows and target.shared_bytes:
         roots, split = by_rows(roots)

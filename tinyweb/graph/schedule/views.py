@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 
-from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, numel_max, size_max, through
+from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, numel_max, rebuild, size_max, through, toposort
 from tinyweb.graph.ir.on_node import on_node
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, Index, same
 from tinyweb.graph.symbolic import simplify
 
 RENAMING = MOVEMENT | {Ops.DETACH}
+MEMORY = (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS)
 
 
 def view_base(u: UOp) -> UOp:
@@ -32,6 +33,23 @@ def _view_base(u: UOp) -> UOp:
             elif v.op is not Ops.RESHAPE:
                 break
     return bottom
+
+
+def converted_where_read(roots: Sequence[UOp]) -> list[UOp]:
+    """The roots without memory for what is nothing but narrower floats of other memory in a wider type."""
+
+    def rule(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is not Ops.CONTIGUOUS or u in roots:
+            return None
+        cast = src[0]
+        narrow = cast.op is Ops.CAST and cast.src[0].dtype.is_float and cast.src[0].dtype.bits < cast.dtype.bits
+        return cast if narrow and through(cast.src[0], RENAMING)[1].op in MEMORY else None
+
+    nodes = toposort(roots)
+    if not any(u.op is Ops.CONTIGUOUS and u.src[0].op is Ops.CAST for u in nodes):
+        return list(roots)
+    done = rebuild(nodes, rule)
+    return [done[r] for r in roots]
 
 
 def is_broadcast(view: UOp) -> bool:
