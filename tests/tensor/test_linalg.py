@@ -300,6 +300,17 @@ def test_singular_matrices_have_no_finite_inverse() -> None:
     assert np.isnan(Tensor(np.full((3, 3), np.nan, np.float32)).eigvalsh().numpy()).all()
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 9, 9), (33, 33), (65, 65)])
+def test_eigenvalues_without_vectors(shape: tuple[int, ...]) -> None:
+    """To within few rounding errors of the largest; of more than 64 rows by rotations, as with vectors."""
+    a = data(*shape)
+    a = a + np.swapaxes(a, -1, -2)
+    want = np.linalg.eigvalsh(a.astype(np.float64))
+    np.testing.assert_allclose(Tensor(a).eigvalsh().numpy(), want, rtol=0, atol=2e-6 * np.abs(want).max())
+    halvings = capture(Tensor(a).realize().eigvalsh).calls
+    assert shape[-1] > 64 or len({c.kernel for c in halvings}) <= 20
+
+
 @pytest.mark.parametrize("upper", [False, True])
 def test_a_cholesky_factor_is_of_the_lower_triangle(upper: bool) -> None:
     """Whatever is above it, for a matrix wider than a vector."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from typing import Self, TypeVar
 
-from tinyweb.array.elimination import Elimination
+from tinyweb.array.tridiagonal import COUNTED, Tridiagonal
 from tinyweb.dtype import dtypes
 
 T = TypeVar("T", bound="Orthogonal")
 INLINE = 64  # columns up to which a rotation's angles are computed again for every element
 
 
-class Orthogonal(Elimination):
+class Orthogonal(Tridiagonal):
     """Factors of matrices of any shape (…, m, n)."""
 
     __slots__ = ()
@@ -241,7 +241,19 @@ class Orthogonal(Elimination):
 
     def eigvalsh(self, UPLO: str = "L") -> Self:
         """The eigenvalues of symmetric matrices in ascending order (see `eigh`)."""
-        return self.eigh(UPLO)[0]
+        n = self._square("eigvalsh")
+        if UPLO not in ("L", "U") or not 1 <= n <= COUNTED or not self.numel():
+            return self.eigh(UPLO)[0]
+        a = self._real()
+        unit, scale = a.detach()._unit_scale()
+        low = (unit if UPLO == "L" else unit.mT).tril()
+        values = low.add(low.tril(-1).mT)._symmetric_values().mul(scale.squeeze(-1))
+
+        def of_values(g: Self) -> list[Self]:
+            vectors = a.eigh(UPLO)[1]
+            return [vectors.mul(g.unsqueeze(-2)).matmul(vectors.mT)]
+
+        return values._with_gradients([a], of_values)._rounded(self)
 
     # -- singular values ----------------------------------------------------------------------------------------------
     def _singular(self) -> tuple[Self, Self, Self, Self]:
