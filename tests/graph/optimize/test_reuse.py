@@ -124,3 +124,14 @@ def test_a_constant_is_not_what_an_output_computes() -> None:
     split = (Split("r0", 8), Bind("r0.1", AxisKind.VECTOR), Split("i0", 8, overlap=True), Bind("i0.1", AxisKind.VECTOR))
     with pytest.raises(ScheduleError, match="nothing expensive is computed twice"):
         apply(kernel(param(0, 30).store(i, joined)), (*split, Reuse("i0")))
+
+
+def test_a_value_that_does_not_vary_along_the_reduction_is_not_what_an_output_computes() -> None:
+    """At the steps of a shorter reduction a condition on the output decides for what the row has once."""
+    i, j = axes(3, 3)
+    steps = UOp(Ops.RANGE, dtypes.index, (UOp.const(2, dtypes.index),), Axis("r0", 1000, reduce=True))
+    largest = UOp(Ops.REDUCE, dtypes.float32, (param(1, 6).load(i * 2 + steps), steps), Ops.MAX)
+    last = j.cast(dtypes.int32).equal(2)
+    stored = param(0, 9).store(i * 3 + j, last.where(largest, largest * 0.5))
+    with pytest.raises(ScheduleError, match="nothing expensive is computed twice"):
+        apply(kernel(stored), (Bind("r0", AxisKind.UNROLL), Bind("i1", AxisKind.UNROLL), Reuse("i1", 1)))

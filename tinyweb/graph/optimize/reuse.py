@@ -75,11 +75,13 @@ def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]], least: int
     known, best, name = set(nodes), dict[UOp, UOp](), f"row{len(loops_of(kernel).stages)}"
     for u in nodes:
         if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_expensive(u, own, least):
-            # where conditions decide everything along a reduction, what stands there is a constant
+            # where conditions decide everything along a reduction, what stands there does not vary along it
             found = {
                 x: m
                 for m in alike
-                if (x := simplify(substitute(u, m))) in known and x is not u and _is_expensive(x, x.ranges, least)
+                if (x := simplify(substitute(u, m))) in known
+                and x is not u
+                and _is_expensive(x, frozenset().union(*(to.ranges for to in m.values())), least)
             }
             if found and 1 + len(found) >= len(best):
                 best = {x: _staged(u, own, m, name) for x, m in {u: {}, **found}.items()}
