@@ -118,7 +118,8 @@ def test_little_work_is_done_again() -> None:
     """It costs less than another pass over memory; so does much work of few elements."""
     assert len(programs(lambda x: (x * 2)[1:] - (x * 2)[:-1], (1 << 20,))) == 1
     assert len(programs(neighbours(2), (8, 9))) == 1
-    # halves of a value are read once each
+    # halves and thirds of a value are read once each
+    assert len(programs(lambda x: (y := x.gelu().silu())[:8] * y[8:16] + y[16:], (24,))) == 1
     assert len(programs(lambda x: (y := x.exp())[:SIZE] * y[SIZE:], (2 * SIZE,))) == 1
     assert len(programs(lambda x: (y := x.exp())[:-1] * y[1:], (1 << 16,))) == 2
 

@@ -39,7 +39,8 @@ def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     if joined <= size and parts < 2:
         return False
     operations = _operations(u, is_memory)
-    if parts > 1 and operations * parts > WRITTEN:
+    # parts of parts: most of what is written out is there for parts below already
+    if parts > 1 and operations * parts > WRITTEN and operations >= 2 * _operations(u, is_memory, again=False):
         return True
     again = (joined if operations > EXPENSIVE else apart) - size
     return operations * again > SURE * LAUNCH + STORED * size
@@ -147,8 +148,8 @@ def _padded(u: UOp, users: Users) -> int:
     return max((numel_max(v.shape) for x in same for v in users[x] if v.op is Ops.PAD), default=0)
 
 
-def _operations(u: UOp, is_memory: IsMemory, functions: frozenset[Ops] = TRANSCENDENTAL) -> int:
-    """Of one element of a value, those of what it reads at several places at each."""
+def _operations(u: UOp, is_memory: IsMemory, functions: frozenset[Ops] = TRANSCENDENTAL, again: bool = True) -> int:
+    """Of one element of a value, those of what it reads at several places at each if they are counted `again`."""
     count = 0
     todo: list[tuple[UOp, tuple[UOp, ...]]] = [(u, ())]
     seen = set(todo)
@@ -160,7 +161,7 @@ def _operations(u: UOp, is_memory: IsMemory, functions: frozenset[Ops] = TRANSCE
             count += FUNCTION if v.op in functions else v.op is not Ops.NEG
         elif v.op not in MOVEMENT and v.op is not Ops.TAKE:
             continue
-        else:
+        elif again:
             views = (*views, v)
         for s in v.src:
             if (s, views) not in seen:
