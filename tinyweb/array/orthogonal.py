@@ -315,8 +315,19 @@ class Orthogonal(Tridiagonal):
         return out_u._rounded(self), out_s._rounded(self), out_v.mT._rounded(self)
 
     def svdvals(self) -> Self:
-        """The singular values in descending order."""
-        return self.svd(full_matrices=False)[1]
+        """The singular values in descending order, each to within a rounding error of the largest."""
+        m, n = self._matrix("svd")
+        if not 1 <= min(m, n) <= COUNTED or not self.numel():
+            return self.svd(full_matrices=False)[1]
+        a = self._real()
+        unit, scale = a.detach()._unit_scale()
+        values = (unit if m >= n else unit.mT)._singular_values().flip(-1).mul(scale.squeeze(-1))
+
+        def of_values(g: Self) -> list[Self]:
+            u, _, v = a.svd(full_matrices=False)
+            return [u.mul(g.unsqueeze(-2)).matmul(v)]
+
+        return values._with_gradients([a], of_values)._rounded(self)
 
 
 def _svd_gradients(a: T, u: T, s: T, v: T) -> tuple[T, T, T]:

@@ -1,8 +1,9 @@
-"""Eigenvalues without eigenvectors: Householder's reflections make a symmetric matrix tridiagonal, and bisection finds
-its eigenvalues, all at once.
+"""Eigenvalues and singular values without vectors: Householder's reflections make a matrix tridiagonal, or bidiagonal,
+and bisection finds the values, all at once.
 
-Each halving counts, by the signs of the pivots of an elimination, how many eigenvalues lie below the middle of each
-interval (Sturm's sequence; Barth, Martin and Wilkinson 1967). As in `elimination`, all steps of a loop are one kernel.
+Each halving counts, by the signs of the pivots of an elimination, how many values lie below the middle of each interval
+(Sturm's sequence; Barth, Martin and Wilkinson 1967; without forming squares of a matrix: Fernando and Parlett 1994). As
+in `elimination`, all steps of a loop are one kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ EXTRA = 4  # halvings beyond the digits of the largest value
 
 
 class Tridiagonal(Elimination):
-    """Eigenvalues of symmetric matrices (…, n, n)."""
+    """Eigenvalues and singular values of matrices (…, m, n)."""
 
     __slots__ = ()
 
@@ -54,6 +55,26 @@ class Tridiagonal(Elimination):
         matrix = state.contiguous()._along(last, 0, n)
         return matrix.diagonal(0, -2, -1), matrix.diagonal(-1, -2, -1)
 
+    def _bidiagonal(self) -> tuple[Self, Self]:
+        """The diagonal (…, n) and the one above it (…, n - 1) of a bidiagonal matrix with the singular values of (…, m,
+        n), m ≥ n (section 5.4). State as above."""
+        n = self._fixed(self.ndim - 1, "svdvals")
+        state, last, columns = self._with_columns(0.0), self.ndim - 1, self._iota(n + 1)
+        for _ in range(n):
+            state = state.contiguous()
+            step = state.select(-1, n).select(-1, 0).int()
+            vector, factor = state._line(step, -1).unsqueeze(-1)._reflector(step)
+            along = vector.mul(state).sum(-2, keepdim=True).mul(factor)
+            state = columns.eq(n).where(state, state.sub(vector.mul(along))).contiguous()
+            row = state._line(step, -2)._along(last - 1, 0, n).unsqueeze(-1)
+            # the last row has nothing to the right of its diagonal
+            vector, factor = row._reflector(step.add(1).minimum(n - 1))
+            image = state._along(last, 0, n).matmul(vector).mul(factor).contiguous()
+            new = state.sub(image.mul(vector.mT._pad_along(last, 0, 1)))
+            state = columns.eq(n).where(state.add(1.0), new)
+        matrix = state.contiguous()._along(last, 0, n)
+        return matrix.diagonal(0, -2, -1), matrix.diagonal(1, -2, -1)
+
     def _bisected(self, size: Self, n: int, count: Callable[[Self], Self]) -> Self:
         """The values (…, n) in ascending order, between `self` (…, 1) and `size` above it; `count` says how many are
         below each of (…, n + 1) numbers, of which the last stands for none."""
@@ -77,8 +98,7 @@ class Tridiagonal(Elimination):
         around = size._pad_along(last, 0, 1).add(size._pad_along(last, 1, 0))
         # all are within this distance of 0 (Gershgorin)
         bound = diagonal.abs().add(around).max(-1, keepdim=True).contiguous()
-        small = bound.mul(EPSILON[self.dtype] ** 2).contiguous()  # nothing beside the entries
-        guard = small, small.mul(2.0).contiguous()
+        guard = bound._guard(1)
         entries = [diagonal._along(last, i, i + 1) for i in range(n)]
         squares = [beside._along(last, i, i + 1).square() for i in range(n - 1)]
 
@@ -91,6 +111,34 @@ class Tridiagonal(Elimination):
             return below
 
         return bound.neg()._bisected(bound.mul(2.0), n, count)
+
+    def _singular_values(self) -> Self:
+        """The singular values (…, n) of (…, m, n), m ≥ n, in ascending order."""
+        diagonal, above = (x.contiguous() for x in self._bidiagonal())
+        last, n = diagonal.ndim - 1, self._fixed(self.ndim - 1, "svdvals")
+        size = above.abs()
+        bound = diagonal.abs().add(size._pad_along(last, 0, 1).maximum(size._pad_along(last, 1, 0)))
+        bound = bound.max(-1, keepdim=True).contiguous()
+        guard = bound._guard(2)
+        entries = [diagonal._along(last, i, i + 1).square() for i in range(n)]
+        squares = [above._along(last, i, i + 1).square() for i in range(n - 1)]
+
+        def count(x: Self) -> Self:
+            shift = x.square().neg()
+            pivot, negative = entries[0].add(shift)._signed(*guard)
+            below, rest = negative, shift
+            for entry, square in zip(entries[1:], squares, strict=True):
+                rest = rest.mul(square.div(pivot)).add(shift)
+                pivot, negative = entry.add(rest)._signed(*guard)
+                below = below.add(negative)
+            return below
+
+        return bound.mul(0.0)._bisected(bound, n, count)
+
+    def _guard(self, power: int) -> tuple[Self, Self]:
+        """What is nothing beside values of this size to the power, and twice that."""
+        small = (self if power == 1 else self.square()).mul(EPSILON[self.dtype] ** 2)
+        return small.contiguous(), small.mul(2.0).contiguous()
 
     def _signed(self, small: Self, twice: Self) -> tuple[Self, Self]:
         """Pivots, none of them 0, and 1 for those below: a vanishing one is."""
