@@ -339,6 +339,12 @@ def test_threads_end_loops_of_outputs() -> None:
     assert all(len(u.src) == 3 for u in stores)
 
 
+def test_threads_of_which_some_have_no_output() -> None:
+    """A loop of one step or none is gone from all that depends on it: the condition of its stores stays."""
+    for blocks in (2, 3):
+        run(rows(5, outputs=6), WEBGPU, Split("i0", 24), Bind("i0.1", THREAD), Split("i0.0", blocks))
+
+
 def test_all_threads_come_to_barriers() -> None:
     """The loop over rows is in all threads the same where they combine what they have in it."""
     (i,), (r,) = axes(7), axes(9, reduce=True, first=1)

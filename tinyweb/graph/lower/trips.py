@@ -60,7 +60,10 @@ def _end_stored(kernel: UOp) -> UOp:
         common = [c for c in _gates(inside[:1], r) if all(len(s.src) > 3 and c in clauses(s.src[3]) for s in inside)]
         for clause in common:
             shorter = _bounded(r, clause)
-            if shorter is not None and _varies(shorter) and not _waits(inside, r):
+            # a store does not depend on a loop of one step or none: its condition stays
+            if shorter is None or shorter.src[0].vmax < 2:
+                continue
+            if _varies(shorter) and not _waits(inside, r):
                 stores = [_where_true(s, clause, {r: shorter}) if s in inside else s for s in stores]
                 break
     return kernel.replace(src=tuple(stores)) if tuple(stores) != kernel.src else kernel

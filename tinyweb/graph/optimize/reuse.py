@@ -75,17 +75,22 @@ def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]], least: int
     known, best, name = set(nodes), dict[UOp, UOp](), f"row{len(loops_of(kernel).stages)}"
     for u in nodes:
         if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_expensive(u, own, least):
-            # where conditions decide everything along a reduction, what stands there does not vary along it
             found = {
                 x: m
                 for m in alike
-                if (x := simplify(substitute(u, m))) in known
-                and x is not u
-                and _is_expensive(x, frozenset().union(*(to.ranges for to in m.values())), least)
+                if (x := simplify(substitute(u, m))) in known and x is not u and _is_expensive(x, _steps(x, m), least)
             }
             if found and 1 + len(found) >= len(best):
                 best = {x: _staged(u, own, m, name) for x, m in {u: {}, **found}.items()}
     return best
+
+
+def _steps(value: UOp, there: Mapping[UOp, UOp]) -> Collection[UOp]:
+    """What a value that reductions also compute has to vary along: their steps, where they have more than one.
+
+    Where conditions on the output decide everything along a reduction, what stands there does not vary along it.
+    """
+    return {r for to in there.values() for r in simplify(to).ranges} or value.ranges
 
 
 def _is_expensive(u: UOp, own: Collection[UOp], least: int) -> bool:
