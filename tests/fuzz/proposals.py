@@ -432,12 +432,18 @@ def symbolic_part(b: Builder) -> None:
 
 # -- updates in place ------------------------------------------------------------------------------------------------
 def update(b: Builder) -> None:
-    """A copy of a value, part of which is written."""
+    """A copy of a value, part of which is written; how long that part is, a variable may say."""
     if not b.updates:
         raise Undecided("no updates wanted")
     x, v = b.some(lambda v: bool(v.shape) and fixed(v) and v.array.size > 0)
     parts, key = [], []
-    for n in v.shape:
+    varying = b.pick(range(len(v.shape))) if b.symbolic and b.number(0, 3) == 0 else None
+    for a, n in enumerate(v.shape):
+        if a == varying:
+            end, at = b.variable(0, b.number(1, n))
+            parts.append(f":{end}")
+            key.append(slice(0, at))
+            continue
         if b.flag() or n < 2:
             parts.append(":")
             key.append(slice(None))
@@ -448,7 +454,7 @@ def update(b: Builder) -> None:
         key.append(slice(start, stop))
     target = tuple(key)
     shape = v.array[target].shape
-    source = b.number(0, 2)
+    source = b.number(0, 2) if varying is None else 0
     if source == 0:
         y, w = b.scalar(v.dtype)
     elif source == 1:

@@ -97,3 +97,25 @@ def test_long_sums_of_which_one_is_the_same_in_all_steps() -> None:
     got = ((wide * u).sum((1, 2)) + (wide * wide.maximum(0.5)).sum((1, 2))).numpy()
     want = (x[:, None] * y).sum((1, 2)) + 300 * (x * np.maximum(x, 0.5)).sum(1)
     np.testing.assert_array_equal(got, want)
+
+
+@DEVICES
+def test_an_update_of_one_place_or_none(device: str) -> None:
+    """A loop of one step or none is gone from what it stores: the store has a condition."""
+    n = Variable("n", 0, 1)
+    for k in (0, 1):
+        t = Tensor(ramp, device=device).contiguous().realize()
+        t[: n.bind(k)] += 10
+        rows = Tensor(np.zeros((3, 4), np.float32), device=device).contiguous().realize()
+        rows[: n.bind(k)] = 7
+        assert t.tolist() == [10 * k, 1, 2, 3, 4] and rows.sum(1).tolist() == [28 * k, 0, 0]
+
+
+@DEVICES
+def test_reductions_of_one_element_or_none(device: str) -> None:
+    n = Variable("n", 0, 1)
+    x = Tensor(np.float32([[3, 4], [5, 6]]), device=device)
+    for k in (0, 1):
+        part = x[: n.bind(k)]
+        assert part.sum(0).tolist() == [3 * k, 4 * k] and part.prod().tolist() == (12 if k else 1)
+        assert part.max(0).tolist() == ([3, 4] if k else [-np.inf] * 2)

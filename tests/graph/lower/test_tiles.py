@@ -11,7 +11,7 @@ from tests.graph.lower.hand_kernels import Case, axes, check, dots, kernel, norm
 from tests.samples import slow_unless
 from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, Variable
 from tinyweb.graph.optimize import Action, Bind, Hoist, Online, Split, Stage, apply, optimize
 from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.program import Program
@@ -343,6 +343,22 @@ def test_threads_of_which_some_have_no_output() -> None:
     """A loop of one step or none is gone from all that depends on it: the condition of its stores stays."""
     for blocks in (2, 3):
         run(rows(5, outputs=6), WEBGPU, Split("i0", 24), Bind("i0.1", THREAD), Split("i0.0", blocks))
+
+
+@pytest.mark.parametrize("target", [CPU, WEBGPU], ids=lambda t: t.name)
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_blocks_of_a_symbolic_axis_that_has_one_or_none(blocks: int, target: Target) -> None:
+    """Where it has none nothing is stored, though the number of elements is a multiple of the block."""
+    n, size = Variable("n", 0, blocks), 4 * blocks
+    (i,) = axes(n * 4)
+    k = kernel(param(0, size).store(i, param(1, size).load(i) + 1.0))
+    x = normal(size)
+    bound = Bind("i0.1", VECTOR if target is CPU else THREAD)
+    for steps in range(blocks + 1):
+        want = np.where(np.arange(size) < 4 * steps, x + 1, 0).astype(np.float32)
+        case = Case("blocks", k, [np.zeros(size, np.float32), x], [want], {"n": steps})
+        for schedule in ((Split("i0", 4),), (Split("i0", 4), bound), (Split("i0", 8),)):
+            run(case, target, *schedule)
 
 
 def test_all_threads_come_to_barriers() -> None:

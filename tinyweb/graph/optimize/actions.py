@@ -83,7 +83,8 @@ class Split(Action):
         blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
         outer = renamed(r, self.outer, blocks)
         inner = renamed(r, self.inner, f)
-        whole = size % f == 0 if isinstance(size, int) else divides(size, f)
+        # a loop of one block or none is no loop any more: its steps are gated where there is none
+        whole = size % f == 0 if isinstance(size, int) else divides(size, f) and as_index(blocks).vmax > 1
         if self.overlap and not whole:
             again = not r.arg.reduce and as_index(size).vmin >= f and not updates_in_place(kernel)
             which = f"outputs, at least {f} of them, that are not updated in place"

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, Axis, Ops, Shape, Size, UOp, as_index, size_max, size_mul, size_prod
+from tinyweb.graph.ir.axes import identity
 from tinyweb.graph.ir.ops import AxisKind
 from tinyweb.graph.symbolic import clauses, deciding
 
@@ -64,6 +65,14 @@ def flat_index(index: Index, shape: Shape) -> UOp:
             term = i if s == 1 else i * s
             total = term if total is None else total + term
     return ZERO if total is None else total
+
+
+def present(s: Size) -> UOp | None:
+    """Whether there is an element, of an axis that has one or none; None for other axes.
+
+    A loop of one step or none would vanish from all that depends on it, and what is in it would happen even so.
+    """
+    return None if isinstance(s, int) or size_max(s) != 1 else unbound(s) > 0
 
 
 def same(a: Size, b: Size) -> bool:
@@ -233,15 +242,18 @@ class ElementBuilder:
         if op is Ops.REDUCE:
             reduce_op, axes = node.arg
             if any(size_max(src[0].shape[a]) == 0 for a in axes):
-                return UOp.const({Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: node.dtype.min}[reduce_op], node.dtype)
-            ranges, inner_index = [], list(index)
+                return identity(reduce_op, node.dtype)
+            ranges, inner_index, some = [], list(index), None
             for a in axes:
-                if src[0].shape[a] == 1:
-                    inner_index[a] = ZERO
+                size = src[0].shape[a]
+                if size_max(size) == 1:
+                    inner_index[a], some = ZERO, both(some, present(size))
                     continue
-                ranges.append(self.range(src[0].shape[a], reduce=True, number=self.reduces))
+                ranges.append(self.range(size, reduce=True, number=self.reduces))
                 inner_index[a] = ranges[-1]
                 self.reduces += 1
-            body = yield (src[0], tuple(inner_index), gate)
+            body = yield (src[0], tuple(inner_index), both(gate, some))
+            if some is not None:
+                body = some.where(body, identity(reduce_op, node.dtype))
             return UOp(Ops.REDUCE, node.dtype, (body, *ranges), reduce_op) if ranges else body
         raise NotImplementedError(f"{op.name} cannot be part of a kernel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.factoring import factored
 from tinyweb.graph.schedule.fusion import Fusion
-from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index, reshape_index
+from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, both, flat_index, present, reshape_index
 from tinyweb.graph.schedule.known import Parts, known
 from tinyweb.graph.schedule.long_rows import in_parts
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
@@ -355,11 +356,12 @@ def _stores(node: UOp, value_node: UOp, out: UOp, build: ElementBuilder) -> list
     apart = shape if ordered is not None else unmerged(value_node)
     index = tuple(
         ZERO
-        if s == 1
+        if size_max(s) == 1
         else build.range(s, reduce=False, number=i, kind=AxisKind.ORDERED if i == ordered else AxisKind.LOOP)
         for i, s in enumerate(apart)
     )
     index = index if apart == shape else reshape_index(index, shape, apart)
+    some = functools.reduce(both, map(present, apart), None)
     gate: UOp | None = None
     place: UOp | None
     picked: UOp | None = None
@@ -373,11 +375,11 @@ def _stores(node: UOp, value_node: UOp, out: UOp, build: ElementBuilder) -> list
             raise ValueError("an in-place update needs a view made of reshape, permute, shrink and flip")
     else:
         place = flat_index(index, shape)
-    stores = [out.store(place, build.value(value_node, index), gate)]
+    stores = [out.store(place, build.value(value_node, index), both(gate, some))]
     if node.op is Ops.ASSIGN and len(node.src) == 3:
         trace = address(node.src[2], index)
         assert picked is not None and trace is not None
-        stores.append(out.store(trace, picked))
+        stores.append(out.store(trace, picked, some))
     return stores
 
 
