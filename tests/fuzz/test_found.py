@@ -112,10 +112,20 @@ def test_an_update_of_one_place_or_none(device: str) -> None:
 
 
 @DEVICES
-def test_reductions_of_one_element_or_none(device: str) -> None:
-    n = Variable("n", 0, 1)
-    x = Tensor(np.float32([[3, 4], [5, 6]]), device=device)
-    for k in (0, 1):
-        part = x[: n.bind(k)]
-        assert part.sum(0).tolist() == [3 * k, 4 * k] and part.prod().tolist() == (12 if k else 1)
-        assert part.max(0).tolist() == ([3, 4] if k else [-np.inf] * 2)
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_reductions_of_few_elements_or_none(most: int, device: str) -> None:
+    """Short ones are written out where their length is known."""
+    n, values = Variable("n", 0, most), np.arange(3, 11, dtype=np.float32).reshape(4, 2)
+    x = Tensor(values, device=device)
+    for k in range(most + 1):
+        part, want = x[: n.bind(k)], values[:k]
+        assert part.sum(0).tolist() == want.sum(0).tolist() and part.prod().tolist() == want.prod()
+        assert part.max(0).tolist() == want.max(0, initial=-np.inf).tolist()
+
+
+def test_attention_over_no_keys_reads_none() -> None:
+    """One block or none: the loop around it is gone, and what fills it happens even so."""
+    n = Variable("n", 0, 5)
+    q, k = (Tensor(np.ones((2, m, 16), np.float32), device="INTERPRETER") for m in (4, 5))
+    keys = k[:, : n.bind(0)]
+    assert q.scaled_dot_product_attention(keys, keys).isnan().all().item()

@@ -83,8 +83,9 @@ class Split(Action):
         blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
         outer = renamed(r, self.outer, blocks)
         inner = renamed(r, self.inner, f)
-        # a loop of one block or none is no loop any more: its steps are gated where there is none
-        whole = size % f == 0 if isinstance(size, int) else divides(size, f) and as_index(blocks).vmax > 1
+        # a loop of one block or none is no loop any more: where there is none, what would be stored is gated
+        some = r.arg.reduce or as_index(blocks).vmax > 1
+        whole = size % f == 0 if isinstance(size, int) else divides(size, f) and some
         if self.overlap and not whole:
             again = not r.arg.reduce and as_index(size).vmin >= f and not updates_in_place(kernel)
             which = f"outputs, at least {f} of them, that are not updated in place"

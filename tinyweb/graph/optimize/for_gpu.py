@@ -199,7 +199,7 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
             if r in found and b.left(r) == r.arg.name:
                 b.tile(r.arg.name, width if r in alike else found[r], AxisKind.VECTOR)
         for r in u.src[1:] if k.volume({*u.src[1:]}) <= SMALL_WINDOW else ():
-            if b.left(r):
+            if b.left(r) and k.constant(r):
                 b.bind(b.left(r), AxisKind.UNROLL)
     b.vector(along, width)
     # threads keep what they have computed of a row, if that is few elements, for what else they need of it
@@ -308,7 +308,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     if count < 4:
         outputs //= window(b, follow or loads, bound, rows, outputs)
         for r in bound if k.volume(bound) <= SMALL_WINDOW else ():
-            if b.left(r):
+            if b.left(r) and k.constant(r):
                 b.bind(b.left(r), AxisKind.UNROLL)
         unroll(b, [r for r in reused if r is not axis], reused, outputs, t.busy_threads)
         bind_threads(b, by_stride(k, rows), WORKGROUP)

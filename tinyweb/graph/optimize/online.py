@@ -157,6 +157,9 @@ class _Steps:
         # around those loops no other is left where there is one block
         self.once = bool(self.inner) and blocks.op is Ops.CONST and blocks.arg == 1
         self.step = UOp.const(0, dtypes.index) if self.once else self._range("0", blocks)
+        self.last = self.size + -1
+        if self.size.vmin < 1 and blocks.vmax < 2:  # where a loop of one block or none is gone, so may the last key be
+            self.last = self.last.maximum(0)
         self.whole = begin is None and divides(self.size, block)
         self.fragments = action.fragments
 
@@ -323,7 +326,7 @@ class _Steps:
         # vectors of neighbours, and matrices, leave out what does not exist
         gated = self.action.vector or self.fragments is not None
         score = self._inside(softmax.score, softmax.row) if gated else softmax.score
-        inside = at if self.whole or gated else at.minimum(self.size + -1)
+        inside = at if self.whole or gated else at.minimum(self.last)
         score = substitute(score, {softmax.row: inside}).cast(self.dtype)
         score = substitute(score, {u: self._once(u) for u in self._fixed(softmax.score)})
         return score if self.whole else (at < self.size).where(score, self.lowest)
