@@ -46,7 +46,22 @@ LATER = [("sm_80", 64), ("sm_80", 128), ("sm_90", 32), ("sm_90", 160), ("sm_90",
 )
 def test_attention_by_matrices(chip: str, width: int) -> None:
     """Sums of both products stay in registers, whatever the size of heads."""
-    program = program_of(Shape(16, 16, 2048, 2048, width, width), nvidia_target(chip))
+    attends(chip, 2048, 2048, width)
+
+
+FEW = [(320, 64), (256, 160), (256, 256)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "width"), [(128, 160), (256, 64), *(pytest.param(*both, marks=pytest.mark.slow) for both in FEW)]
+)
+def test_attention_to_few_blocks_of_keys(keys: int, width: int) -> None:
+    """Products of warpgroups go on side by side, however few steps their loop has."""
+    attends("sm_90", 256, keys, width)
+
+
+def attends(chip: str, queries: int, keys: int, width: int) -> None:
+    program = program_of(Shape(16, 16, queries, keys, width, width), nvidia_target(chip))
     compiled = compile_cuda(render_gpu([program], CUDA), chip)
     (found,) = compiled.resources.values()
     assert found.spill_bytes == 0 and found.stack_bytes == 0 and not compiled.remarks

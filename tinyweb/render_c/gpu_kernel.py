@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tinyweb.graph.ir import DescribedArg, Fragments, Ops, Products, RowsArg, Space, UOp
+from tinyweb.graph.ir.shared_matrices import BEGUN
 from tinyweb.graph.lower.shared_memory import is_described, shared_places
 from tinyweb.graph.lower.warpgroups import is_begun
 from tinyweb.graph.program import Program
@@ -110,8 +111,10 @@ class GpuKernel(KernelText):
                 self._out.add(d.sent)
             return
         if u.arg in d.groups:
+            self._settle(u.src)
             for operand in u.src[1:]:
-                self._pack(operand)
+                if operand.op is not Ops.BUFFER:
+                    self._pack(operand)
             self._out.add(d.groups[u.arg])
             return
         if isinstance(u.arg, Products):
@@ -158,7 +161,7 @@ class GpuKernel(KernelText):
             self._out.add(f"{name}({sums}, {a}, {b});")
 
     def _settle(self, sums: Sequence[UOp]) -> None:
-        """Nothing that reads sums is computed before they are waited for."""
+        """Sums are in their registers: what makes them stands before, and what reads them behind."""
         for memory in sums:
             if memory.op is Ops.BUFFER:
                 self.need("settle", matrix_texts.SETTLE, set())
@@ -202,8 +205,11 @@ def dynamic_shared(program: Program, dialect: Dialect) -> int:
 
 
 def _written_out(program: Program) -> set[UOp]:
-    """Short innermost loops whose steps multiply matrices: what one step loads is loaded while another multiplies."""
+    """Short innermost loops whose steps multiply matrices: what one step loads is loaded while another multiplies.
+    Products that go on by themselves need no other step, and copies of their sums would be waited for.
+    """
     found: set[UOp] = set()
+    going_on: set[UOp] = set()
     opened: list[UOp] = []
     for u in program.uops:
         if u.op is Ops.RANGE:
@@ -212,4 +218,6 @@ def _written_out(program: Program) -> set[UOp]:
             opened.pop()
         elif isinstance(u.arg, Fragments) and opened and opened[-1].src[0].op is Ops.CONST:
             found |= {opened[-1]} if opened[-1].src[0].arg <= WRITTEN_OUT else set()
-    return found
+        elif u.op is Ops.BARRIER and u.arg == BEGUN:
+            going_on.update(opened[-1:])
+    return found - going_on

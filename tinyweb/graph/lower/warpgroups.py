@@ -113,7 +113,10 @@ class _Groups:
         # what products take of registers is there before they begin
         held = dict.fromkeys(x.src[0] for u in stores for x in products_of(u.src[2]) if x.arg.first_held)
         ready = tuple(x for x in held if self.number[x] < first)
-        self.before.setdefault(first, []).append(UOp(Ops.BARRIER, dtypes.void, (self.uops[first - 1], *ready), BEGIN))
+        # … and so are sums that they are added to
+        sums = dict.fromkeys(u.src[0].buffer for u in stores if products_of(u.src[2])[0].src[2].op is Ops.LOAD)
+        before = (self.uops[first - 1], *ready, *sums)
+        self.before.setdefault(first, []).append(UOp(Ops.BARRIER, dtypes.void, before, BEGIN))
         if begun is None:
             # nodes differ by what they depend on, so that none stands in the program twice
             begun = UOp(Ops.BARRIER, dtypes.void, (self.uops[last],), BEGUN)
