@@ -404,3 +404,25 @@ NO_TENSOR: Any = 2
 def test_errors_name_the_rule(call: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         call()
+
+
+def test_a_repeated_step_is_written_once_and_its_kernel_is_one() -> None:
+    x, times, called = Tensor(data(5, 5)).realize(), 4, 0
+
+    def step(t: Tensor) -> Tensor:
+        nonlocal called
+        called += 1
+        return t.flip(0).mul(t).add(x)
+
+    def written_out() -> Tensor:
+        t = x
+        for _ in range(times):
+            t = step(t.contiguous())
+        return t
+
+    expected = capture(written_out)
+    called = 0
+    found = capture(lambda: x._repeated(times, step))
+    assert called == 1
+    assert [c.kernel for c in found.calls] == [c.kernel for c in expected.calls]
+    assert x._repeated(0, step) is x

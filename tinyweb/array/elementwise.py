@@ -11,7 +11,7 @@ from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import Scalar, TensorCore, leaf
 from tinyweb.array.movement import Movement, broadcast_shapes
 from tinyweb.dtype import DType, DTypeLike, dtypes, promote, to_dtype
-from tinyweb.graph.ir import COMPARISON, Ops, Size, UOp
+from tinyweb.graph.ir import COMPARISON, Ops, Size, UOp, substitute
 
 Flag: TypeAlias = bool  # within the class, bool, int and float are methods
 Whole: TypeAlias = int
@@ -80,6 +80,17 @@ class Elementwise(Movement):
         if not self.dtype.is_float:
             return self
         return self._new(UOp(Ops.CUSTOM_GRADIENT, self.dtype, (self.uop, upstream.uop, *pairs)))
+
+    def _repeated(self, times: int, step: Callable[[Self], Self]) -> Self:
+        """What `step` makes of this value in memory, and of its results after that, so many times. The step is called
+        once: its nodes are then made anew for each time."""
+        if times < 1:
+            return self
+        before, node = leaf(self.uop), self.uop
+        made = step(self._new(before)).uop
+        for _ in range(times):
+            node = substitute(made, {before: UOp(Ops.CONTIGUOUS, self.dtype, (node,))})
+        return self._new(node)
 
     def detach(self) -> Self:
         """The same value, through which no gradient flows."""

@@ -91,8 +91,8 @@ class Elimination(Linalg, Gathering):
         rows, columns = self._iota(m), self._iota(n + 2)
         places = rows.cast(self.dtype).unsqueeze(1)._broadcast_to((*self.shape[:-1], 1))
         state = type(self).cat([self, places], axis=-1)._with_columns(0.0)
-        for _ in range(min(m, n)):
-            state = state.contiguous()
+
+        def advanced(state: Self) -> Self:
             step = state.select(-1, n + 1).select(-1, 0)
             at, now = step.int()._reshape((*step.shape, 1, 1)), step.unsqueeze(-1)
             column, place = state._line(step.int(), -1), state.select(-1, n)
@@ -110,7 +110,9 @@ class Elimination(Linalg, Gathering):
             inside = (unused.unsqueeze(-1) & ~chosen) & (columns.ge(at) & columns.less(n))
             swapped = chosen.where(now.unsqueeze(-1), place.eq(now).unsqueeze(-1).where(first, state))
             rest = columns.eq(n).where(swapped, columns.eq(n + 1).where(state.add(1.0), state))
-            state = inside.where(below, rest)
+            return inside.where(below, rest)
+
+        state = state._repeated(min(m, n), advanced)
         state = state.contiguous()
         place = state.select(-1, n).int().contiguous()
         order = place.unsqueeze(-2).eq(rows.unsqueeze(1)).where(rows, 0).sum(-1).contiguous()
@@ -151,8 +153,8 @@ class Elimination(Linalg, Gathering):
         n = self._fixed(self.ndim - 1, "inverse")
         rows, columns = self._iota(n), self._iota(n + 2)
         state = self._with_columns(-1.0, 0.0)
-        for _ in range(n):
-            state = state.contiguous()
+
+        def advanced(state: Self) -> Self:
             step, solved = state.select(-1, n + 1).select(-1, 0), state.select(-1, n)
             column = state._line(step.int(), -1)
             size = solved.less(0).where(column.abs(), -1.0)
@@ -165,7 +167,9 @@ class Elimination(Linalg, Gathering):
             chosen = rows.eq(first.unsqueeze(-1)).unsqueeze(-1)
             changed = chosen.where(row, at.where(0.0, state).sub(column.unsqueeze(-1).mul(row)))
             marked = chosen.where(step._reshape((*step.shape, 1, 1)), state)
-            state = columns.less(n).where(changed, columns.eq(n).where(marked, state.add(1.0)))
+            return columns.less(n).where(changed, columns.eq(n).where(marked, state.add(1.0)))
+
+        state = state._repeated(n, advanced)
         state = state.contiguous()
         place = state.select(-1, n).int().contiguous()
         order = place.unsqueeze(-2).eq(rows.unsqueeze(1)).where(rows, 0).sum(-1).contiguous()
@@ -317,8 +321,8 @@ class Elimination(Linalg, Gathering):
         columns, rows = self._iota(n + 1), self._iota(n).unsqueeze(1)
         # both triangles are carried along: a row is read as it lies, where a column has its elements far apart
         state = a.tril().add(a.tril(-1).mT)._with_columns(0.0)
-        for _ in range(n):
-            state = state.contiguous()
+
+        def advanced(state: Self) -> Self:
             step = state.select(-1, n).select(-1, 0).int()
             column = state._line(step, -1)
             pivot = column.unsqueeze(-1)._line(step, -2).unsqueeze(-1)
@@ -326,7 +330,9 @@ class Elimination(Linalg, Gathering):
             across = state._line(step, -2).unsqueeze(-2)
             changed = state.sub(column.unsqueeze(-1).div(pivot).mul(across))
             inside = rows.greater(at) & columns.greater(at) & columns.less(n)
-            state = inside.where(changed, columns.eq(n).where(state.add(1.0), state))
+            return inside.where(changed, columns.eq(n).where(state.add(1.0), state))
+
+        state = state._repeated(n, advanced)
         factor = state.contiguous()._along(state.ndim - 1, 0, n).tril()
         factor = factor.div(factor.diagonal(0, -2, -1).sqrt().unsqueeze(-2)).tril().contiguous()
         inverse = factor._inverse_triangle()

@@ -40,8 +40,8 @@ class Orthogonal(Tridiagonal):
         state = self._with_columns(0.0, 0.0)
         state = type(self).cat([state, state._constant(late)._broadcast_to((*state.shape[:-2], 1, n + 2))], axis=-2)
         rows, columns = self._iota(m + 1).unsqueeze(1), self._iota(n + 2)
-        for _ in range(k):
-            state = state.contiguous()
+
+        def advanced(state: Self) -> Self:
             step = state.select(-1, n + 1).select(-1, 0).int()
             at = step._reshape((*step.shape, 1, 1))
             unused = state.select(-2, m).eq(late) & columns.less(n)
@@ -66,7 +66,9 @@ class Orthogonal(Tridiagonal):
             new = mine.where(own, unused.unsqueeze(-2).where(reflected, state))
             new = (rows.eq(m) & columns.less(n)).where(mine.where(at.cast(self.dtype), state), new)
             new = (rows.eq(at) & columns.eq(n)).where(factor, new)
-            state = columns.eq(n + 1).where(state.add(1.0), new)
+            return columns.eq(n + 1).where(state.add(1.0), new)
+
+        state = state._repeated(k, advanced)
         state = state.contiguous()
         order, place = state.select(-2, m)._along(state.ndim - 2, 0, n)._order_places()
         inner = state._along(state.ndim - 2, 0, m)
@@ -152,10 +154,11 @@ class Orthogonal(Tridiagonal):
         and Luk 1985), and each is back in its place.
         """
         n = self._fixed(self.ndim - 1, "eigh")
-        state, axis = self.contiguous(), self.ndim - 1
+        state, axis = self, self.ndim - 1
         first = self._iota(2)._reshape((2, 1, 1)).eq(0)
         move = self._partners(n)
-        for _ in range(sweeps * (n - 1)):
+
+        def advanced(state: Self) -> Self:
             matrix = state.select(-3, 0)
             coupling = matrix.flip(-1).diagonal(0, -2, -1)
             angles = self._angles(matrix.diagonal(0, -2, -1), coupling.add(coupling.flip(-1)).mul(0.5))
@@ -164,21 +167,26 @@ class Orthogonal(Tridiagonal):
             state = first.where(c, 1.0).mul(state).sub(first.where(s, 0.0).mul(state.flip(-2)))
             c, s = (x._reshape((*x.shape[:-1], 1, 1, n)) for x in (cosine, sine))
             state = c.mul(state).sub(s.mul(state.flip(-1)))
-            state = state._take(move, axis)._take(move, axis - 1).contiguous()
+            return state._take(move, axis)._take(move, axis - 1)
+
+        state = state._repeated(sweeps * (n - 1), advanced).contiguous()
         return state
 
     def _one_sided(self, height: int, sweeps: int) -> Self:
         """Hestenes' rotations (1958): the first `height` rows' columns become orthogonal; the other rows follow."""
         n = self._fixed(self.ndim - 1, "svd")
-        state, axis, move = self.contiguous(), self.ndim - 1, self._partners(self._fixed(self.ndim - 1, "svd"))
-        for _ in range(sweeps * (n - 1)):
+        state, axis, move = self, self.ndim - 1, self._partners(self._fixed(self.ndim - 1, "svd"))
+
+        def advanced(state: Self) -> Self:
             part = state._along(axis - 1, 0, height)
             both = type(self).stack([part, part.flip(-1)], axis=-3)
             products = both.mul(part.unsqueeze(-3)).sum(-2).contiguous()
             angles = self._angles(products.select(-2, 0), products.select(-2, 1))
             cosine, sine = (x if n <= INLINE else x.contiguous() for x in angles)
             state = cosine.unsqueeze(-2).mul(state).sub(sine.unsqueeze(-2).mul(state.flip(-1)))
-            state = state._take(move, axis).contiguous()
+            return state._take(move, axis)
+
+        state = state._repeated(sweeps * (n - 1), advanced).contiguous()
         return state
 
     def _orthonormal(self) -> Self:

@@ -42,8 +42,8 @@ class Tridiagonal(Elimination):
         section 8.3). State: the matrix, and a column with the number of the step."""
         n = self._fixed(self.ndim - 1, "eigvalsh")
         state, last, columns = self._with_columns(0.0), self.ndim - 1, self._iota(n + 1)
-        for _ in range(n - 2):
-            state = state.contiguous()
+
+        def advanced(state: Self) -> Self:
             step = state.select(-1, n).select(-1, 0).int()
             vector, factor = state._line(step, -1).unsqueeze(-1)._reflector(step.add(1))
             # (I - f v vᵀ) A (I - f v vᵀ) = A - v wᵀ - w vᵀ
@@ -51,7 +51,9 @@ class Tridiagonal(Elimination):
             both = vector.mul(image).sum(-2, keepdim=True).mul(factor).mul(0.5)
             other = image.sub(both.mul(vector)).contiguous()
             v, w = (x.mT._pad_along(last, 0, 1) for x in (vector, other))
-            state = columns.eq(n).where(state.add(1.0), state.sub(vector.mul(w)).sub(other.mul(v)))
+            return columns.eq(n).where(state.add(1.0), state.sub(vector.mul(w)).sub(other.mul(v)))
+
+        state = state._repeated(n - 2, advanced)
         matrix = state.contiguous()._along(last, 0, n)
         return matrix.diagonal(0, -2, -1), matrix.diagonal(-1, -2, -1)
 
@@ -60,8 +62,8 @@ class Tridiagonal(Elimination):
         n), m ≥ n (section 5.4). State as above."""
         n = self._fixed(self.ndim - 1, "svdvals")
         state, last, columns = self._with_columns(0.0), self.ndim - 1, self._iota(n + 1)
-        for _ in range(n):
-            state = state.contiguous()
+
+        def advanced(state: Self) -> Self:
             step = state.select(-1, n).select(-1, 0).int()
             vector, factor = state._line(step, -1).unsqueeze(-1)._reflector(step)
             along = vector.mul(state).sum(-2, keepdim=True).mul(factor)
@@ -71,7 +73,9 @@ class Tridiagonal(Elimination):
             vector, factor = row._reflector(step.add(1).minimum(n - 1))
             image = state._along(last, 0, n).matmul(vector).mul(factor).contiguous()
             new = state.sub(image.mul(vector.mT._pad_along(last, 0, 1)))
-            state = columns.eq(n).where(state.add(1.0), new)
+            return columns.eq(n).where(state.add(1.0), new)
+
+        state = state._repeated(n, advanced)
         matrix = state.contiguous()._along(last, 0, n)
         return matrix.diagonal(0, -2, -1), matrix.diagonal(1, -2, -1)
 
@@ -81,12 +85,14 @@ class Tridiagonal(Elimination):
         last, number = self.ndim - 1, self._iota(n + 1)
         # where the interval of each begins, and behind them how long all are
         state = number.eq(n).where(size, self)
-        for _ in range(EXTRA - round(math.log2(EPSILON[self.dtype]))):
-            state = state.contiguous()
+
+        def advanced(state: Self) -> Self:
             half = state._along(last, n, n + 1).mul(0.5)
             middle = state.add(half)
             beyond = count(middle).le(number.cast(self.dtype))
-            state = number.eq(n).where(half, beyond.where(middle, state))
+            return number.eq(n).where(half, beyond.where(middle, state))
+
+        state = state._repeated(EXTRA - round(math.log2(EPSILON[self.dtype])), advanced)
         state = state.contiguous()
         return state._along(last, 0, n).add(state._along(last, n, n + 1).mul(0.5)).contiguous()
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import COMPARISON, Axis, KernelInfo, Ops, ParamArg, UOp, as_index, nested, substitute
+from tinyweb.graph.ir import COMPARISON, Axis, KernelInfo, Ops, ParamArg, UOp, as_index, nested, substitute, toposort
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.symbolic import borders, simplify, split_by
 
@@ -124,9 +124,10 @@ def within_limit(call: KernelCall, inputs: int = MAX_INPUTS) -> Iterator[KernelC
 def _told_apart(nodes: Sequence[UOp]) -> bool:
     """Whether elements choose among few parts of a join, or choosing costs less than launches."""
     choices = [u for u in nodes if u.op is Ops.WHERE]
-    if len(choices) < MOST_PARTS:
-        return True
     elements = sum(prod(r.vmax + 1 for r in s.ranges) for s in nodes[-1].src)
-    where = {c for u in choices for c in u.src[0].toposort() if c.op in COMPARISON and c.src[0].dtype is dtypes.index}
+    if len(choices) < MOST_PARTS or elements <= LAUNCH:
+        return True
+    conditions = toposort(u.src[0] for u in choices)
+    where = {c for c in conditions if c.op in COMPARISON and c.src[0].dtype is dtypes.index}
     found = (len(borders(where, r)) for r in nodes if r.op is Ops.RANGE and not r.arg.reduce)
-    return elements <= LAUNCH or max(found, default=0) < MOST_PARTS
+    return max(found, default=0) < MOST_PARTS

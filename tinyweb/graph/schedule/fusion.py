@@ -35,7 +35,7 @@ from tinyweb.graph.schedule.attention import candidates, halves, reduced_away, w
 from tinyweb.graph.schedule.calls import MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
-from tinyweb.graph.schedule.recomputation import is_summed, worth_sharing, worth_storing, worth_storing_once
+from tinyweb.graph.schedule.recomputation import in_sums, is_summed, worth_sharing, worth_storing, worth_storing_once
 from tinyweb.graph.schedule.shared_rows import SharedRows, shared_rows
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.target import Target
@@ -155,6 +155,7 @@ class Fusion:
         self.converted: set[UOp] = set()
         for maximum in self.attention:
             self.converted.update(halves(maximum, found[maximum], self.post_dominators, converted_uses))
+        self.in_sums = in_sums(order, self.post_dominators.users)
         for u in order:
             self.visit(u)
 
@@ -178,7 +179,8 @@ class Fusion:
             return
         if state.kind is Kind.NONE and u.op in ELEMENTWISE and state.inputs:
             users = self.post_dominators.users
-            if worth_storing(u, users, self._is_loaded) or worth_sharing(u, users, self._is_loaded):
+            shared = u in self.in_sums and worth_sharing(u, users, self._is_loaded)
+            if shared or worth_storing(u, users, self._is_loaded):
                 self._realize(u)
             return
         if (

@@ -58,9 +58,22 @@ def worth_storing_once(u: UOp, count: int, is_memory: IsMemory, walked: int = 0)
     return False
 
 
+def in_sums(order: Sequence[UOp], users: Users) -> set[UOp]:
+    """Values that go into two sums or more, themselves or by elementwise work on them. `order`: sources first."""
+    sums: dict[UOp, tuple[UOp, ...]] = {}
+    for u in reversed(order):
+        found = dict.fromkeys(v for v in users[u] if v.op is Ops.REDUCE)
+        for v in users[u]:
+            if len(found) < 2 and (v.op in MOVEMENT or v.op in ELEMENTWISE):
+                found |= dict.fromkeys(sums[v])
+        sums[u] = tuple(islice(found, 2))
+    return {u for u, found in sums.items() if len(found) > 1}
+
+
 def worth_sharing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
-    """Whether memory for a value costs less than computing it in each kernel that needs it. What a recurrent network
-    carries from step to step would be computed from all steps before in each of the following ones.
+    """Whether memory for a value, one of those `in_sums`, costs less than computing it in each kernel that needs it.
+    What a recurrent network carries from step to step would be computed from all steps before in each of the following
+    ones.
     """
     if len(set(users[u])) == 1:
         return False
