@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.graph.schedule.kernel_oracle import Oracle
-from tests.graph.schedule.test_long_rows import planned
+from tests.graph.schedule.test_long_attention import planned
 from tinyweb import Tensor, dtypes
 from tinyweb.graph.ir import Ops
 from tinyweb.graph.lower import program_for
@@ -40,6 +40,7 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[np.ndarray], np.nda
     "max": (lambda x: x.max(-1), lambda x: x.max(-1), 2),
     "softmax": (lambda x: x.softmax(-1), softmax, 3),
     "log_softmax": (lambda x: x.log_softmax(-1), lambda x: np.log(softmax(x)), 3),
+    "weighted": (lambda x: (x.softmax(-1) * x).sum(-1), lambda x: (softmax(x) * x).sum(-1), 2),
     "logsumexp": (lambda x: x.logsumexp(-1), lambda x: np.log(np.exp(x).sum(-1)), 3),
     "var": (lambda x: x.var(-1), lambda x: x.var(-1, ddof=1), 3),
     "norm": (norm, normed, 4),

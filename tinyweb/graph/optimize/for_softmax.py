@@ -17,7 +17,7 @@ from tinyweb.graph.optimize.rewrite import loads_summed
 from tinyweb.graph.optimize.stage import Stage, axes_of
 from tinyweb.graph.optimize.whole_row import WholeRow
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
-from tinyweb.graph.schedule.long_rows import FILLED
+from tinyweb.graph.schedule.long_reductions import FILLED
 from tinyweb.graph.schedule.whole_rows import OWN, WholeRows, held_rows
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target

@@ -1,20 +1,37 @@
-"""Reductions of few long rows on GPUs: a first kernel reduces parts of the rows, and later ones reduce what it finds.
+"""Few long rows on GPUs: a first kernel reduces parts of the rows, and later ones reduce what it finds.
 
-A workgroup reduces a row alone, so that the logits of one token keep one of a GPU's processors busy. What a reduction
-needs of others, as the squares of distances to a mean, comes in a kernel of its own behind that of the others. A
-maximum and the sums of exponentials of the distances to it are parts together, as in `long_rows.py`.
+A workgroup reduces a row alone, so that the logits of one token, or few heads with many keys, keep few of a GPU's
+processors busy. What a reduction needs of others, as the squares of distances to a mean, comes in a kernel of its own
+behind that of the others. A maximum and the sums of exponentials of the distances to it are parts together: of each
+part the maximum m, and the sums weighted with exp(s - m), are put into memory; of all parts the maximum is the largest,
+and a sum is that of the parts' sums times exp(m - largest), the algebra of online softmax (Dao et al., Flash-Decoding
+for long-context inference, 2023).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, Ops, ParamArg, UOp, as_index, identity, nested, row_major, substitute
-from tinyweb.graph.schedule.attention import Softmax, exponential_sums
+from tinyweb.graph.ir import (
+    Axis,
+    AxisKind,
+    Ops,
+    ParamArg,
+    UOp,
+    as_index,
+    identity,
+    nested,
+    row_major,
+    size_max,
+    substitute,
+)
+from tinyweb.graph.schedule.attention import Softmax, Weighted, exponential_sums, softmaxes
 from tinyweb.graph.schedule.work import LAUNCH
-from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
 THREADS = 256  # of a workgroup
@@ -23,121 +40,68 @@ PART = 1 << 11  # elements of a part, at least
 LEVELS = 2  # of reductions that need others, at most
 SHORT = 256  # steps of a reduction that every kernel may carry out again
 VECTOR = 4  # elements that are read together
+FILLED = 4  # a row whose length varies is that part of its longest
+QUERIES = 4  # that a workgroup has together, where they read the same keys
+FEW = 16  # queries from which on these are rows of matrices
+BLOCK = 64  # keys: parts are multiples of it
 OWN = 1000  # slots of memory between kernels, from there on
 
-
-class LongReductions:
-    """The kernels that take the place of one, with slots from OWN on for memory between them: its size and type."""
-
-    def __init__(self, kernel: UOp, levels: Sequence[Sequence[UOp]], softmaxes: dict[UOp, Softmax], count: int):
-        self.kernel, self.softmaxes = kernel, softmaxes
-        ranges = [u for u in kernel.toposort() if u.op is Ops.RANGE]
-        self.number = max(int(r.arg.name[1:].split(".")[0]) for r in ranges) + 1
-        self.order = max(r.arg.order for r in ranges) + 1
-        size = int(_longest(levels[0][0]).src[0].arg)
-        even = (n for n in range(count, count // 2, -1) if size % n == 0 and size // n % VECTOR == 0)
-        self.length = size // n if (n := next(even, 0)) else -(-size // count)
-        self.count, self.size = -(-size // self.length), size
-        first = Axis(f"i{self.number}", min(r.arg.order for r in ranges) - 1)
-        self.part = UOp(Ops.RANGE, dtypes.index, (as_index(self.count),), first)
-        self.memory: list[tuple[int, DType]] = []
-        self.totals: dict[UOp, UOp] = {}
-        self.kernels = [self._level(level) for level in levels]
-        self.kernels += self._rest([u for level in levels for u in level])
-
-    def _store(self, values: dict[UOp, UOp], part: UOp | None) -> tuple[UOp, dict[UOp, tuple[UOp, int]]]:
-        """A kernel that stores a value for each reduction, of each part; and the memory, and where it begins there."""
-        dtype, end, begins = next(iter(values)).dtype, 0, dict[UOp, int]()
-        for u in values:
-            begins[u] = end
-            end += (self.count if part is not None else 1) * math.prod(r.vmax + 1 for r in u.ranges)
-        memory = UOp(Ops.PARAM, dtype, (), ParamArg(OWN + len(self.memory), end))
-        self.memory.append((end, dtype))
-        stores = [memory.store(_place(u, begins[u], part), value) for u, value in values.items()]
-        found = {u: (memory, begin) for u, begin in begins.items()}
-        return simplify(UOp(Ops.SINK, dtypes.void, tuple(stores), self.kernel.arg)), found
-
-    def _level(self, level: Sequence[UOp]) -> UOp:
-        """The kernel that reduces parts, and the reductions of what it stores."""
-        values: dict[UOp, UOp] = {}
-        for u in level:
-            if u in values:
-                continue
-            values[u] = self._reduced(u, self._moved(u.src[0], _longest(u)))
-            for s in self.softmaxes[u].sums if u in self.softmaxes else ():
-                less = values[u].equal(-math.inf).where(UOp.const(0.0, u.dtype), values[u])
-                weight = (self._moved(s.score, s.row) - less).alu(Ops.EXP)
-                values[s.reduce] = self._reduced(s.reduce, self._moved(s.value, s.row, {s.exponential: weight}))
-        kernel, found = self._store(values, self.part)
-        totals: dict[UOp, UOp] = {}
-        for u in level:
-            if u not in totals:
-                totals[u] = self._total(u, found[u])
-            for s in self.softmaxes[u].sums if u in self.softmaxes else ():
-                less = substitute(s.less, {**self.totals, **totals})
-                total = self._total(s.reduce, found[s.reduce], (u, *found[u], less))
-                for divisor in s.divisors:
-                    total = total.alu(Ops.DIV, substitute(divisor, {**self.totals, **totals}))
-                totals[s.reduce] = total
-        self.totals |= totals
-        return kernel
-
-    def _moved(self, value: UOp, row: UOp, table: dict[UOp, UOp] | None = None) -> UOp:
-        """A value of a row at the steps of a part. What is loaded beyond the end is the last element."""
-        at = self._at(row)
-        inside = at if self._whole else at.minimum(self.size - 1)
-        loads = {u: substitute(u, {row: inside}) for u in value.toposort() if u.op is Ops.LOAD and row in u.ranges}
-        return substitute(value, {**loads, row: at, **self.totals, **(table or {})})
-
-    def _at(self, row: UOp) -> UOp:
-        return self.part * self.length + row.replace(src=(as_index(self.length),))
-
-    @property
-    def _whole(self) -> bool:
-        return self.count * self.length == self.size
-
-    def _reduced(self, u: UOp, value: UOp) -> UOp:
-        """The reduction of a part."""
-        row = _longest(u)
-        if not self._whole:
-            value = (self._at(row) < self.size).where(value, identity(u.arg, u.dtype))
-        return u.replace(src=(value, *(self._own(r, row) for r in u.src[1:])))
-
-    def _own(self, r: UOp, row: UOp) -> UOp:
-        return r.replace(src=(as_index(self.length),)) if r is row else r
-
-    def _total(self, u: UOp, found: tuple[UOp, int], weight: tuple[UOp, UOp, int, UOp] | None = None) -> UOp:
-        """What the parts' results are reduced to, each weighted by the distance of its maximum to that of all."""
-        part = self._range()
-        value = found[0].load(_place(u, found[1], part))
-        if weight is not None:
-            maximum, memory, begin, less = weight
-            value = value * (memory.load(_place(maximum, begin, part)) - less).alu(Ops.EXP)
-        return UOp(Ops.REDUCE, u.dtype, (value, part), u.arg)
-
-    def _range(self) -> UOp:
-        axis = Axis(f"r{self.number}", self.order, reduce=True)
-        self.number, self.order = self.number + 1, self.order + 1
-        return UOp(Ops.RANGE, dtypes.index, (as_index(self.count),), axis)
-
-    def _rest(self, reduced: Sequence[UOp]) -> list[UOp]:
-        """The kernel as it was, but for what it finds of all parts: if it has many elements for each row, in memory."""
-        if not _apart(self.kernel, reduced):
-            return [simplify(substitute(self.kernel, self.totals))]
-        todo, needed, seen = [*self.kernel.src], dict[UOp, UOp](), set[UOp]()
-        while todo:
-            u = todo.pop()
-            if u in self.totals:
-                needed[u] = self.totals[u]
-            elif u not in seen:
-                seen.add(u)
-                todo += u.src
-        kernel, found = self._store(needed, None)
-        loads = {u: memory.load(_place(u, begin, None)) for u, (memory, begin) in found.items()}
-        return [kernel, simplify(substitute(self.kernel, loads))]
+Call: TypeAlias = "tuple[UOp, tuple[UOp, ...]]"  # a kernel and its buffers
 
 
-def long_reductions(kernel: UOp, target: Target | type[Target]) -> LongReductions | None:
+def in_parts(
+    calls: Iterable[Call], target: Target | type[Target], new_buffer: Callable[[int, DType], UOp]
+) -> Iterator[Call]:
+    """The calls, with several in the place of one whose few long rows are worth it; what is between them is in memory
+    that `new_buffer` makes."""
+    known: dict[UOp, LongReductions | None] = {}
+    for kernel, buffers in calls:
+        if kernel not in known:
+            known[kernel] = _divided(kernel, target)
+        if (divided := known[kernel]) is None:
+            yield kernel, buffers
+            continue
+        memory = [new_buffer(*size) for size in divided.memory]
+        for part in divided.kernels:
+            stored = {s.src[0] for s in part.src}
+            params = [u for u in part.toposort() if u.op is Ops.PARAM]
+            params.sort(key=lambda u: (u not in stored, u.arg.slot))
+            table = {u: u.replace(arg=replace(u.arg, slot=i)) for i, u in enumerate(params)}
+            slots = [u.arg.slot for u in params]
+            yield substitute(part, table), tuple(memory[i - OWN] if i >= OWN else buffers[i] for i in slots)
+
+
+def _divided(kernel: UOp, target: Target | type[Target]) -> LongReductions | None:
+    """Nothing for a kernel whose rows stay whole."""
+    if not target.has_threads or any(u.op is Ops.RANGE and u.arg.kind is AxisKind.ORDERED for u in kernel.toposort()):
+        return None
+    found = softmaxes(kernel)
+    if not found:
+        return _long_reductions(kernel, target)
+    return _long_attention(kernel, found[0], target) if len(found) == 1 else None
+
+
+def _long_attention(kernel: UOp, softmax: Softmax, target: Target | type[Target]) -> LongReductions | None:
+    """As many parts of the keys as keep the GPU busy, if each has enough to do and saves more time than the second
+    launch takes."""
+    level = [softmax.maximum, *(s.reduce for s in softmax.sums)]
+    free = softmax.rows.union(*(u.ranges for u in level))
+    fixed = all(not r.arg.reduce and r.src[0].op is Ops.CONST for r in free)
+    if not fixed or not _fits_memory(level):
+        return None
+    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
+    keys = [u for u in keys if not u.ranges.isdisjoint(softmax.inner)]
+    shared = max((r.vmax + 1 for r in softmax.rows if not any(r in u.ranges for u in keys)), default=1)
+    groups = _volume(softmax.rows) // shared * -(-shared // QUERIES)
+    length = softmax.row.src[0]
+    steps = size_max(length) // (1 if length.op is Ops.CONST else FILLED)
+    read = steps * (_volume(softmax.inner) + _volume(softmax.columns))
+    count = min(target.busy_threads // (THREADS * groups), read // LAUNCH, -(-steps // BLOCK))
+    worth = shared < FEW and count > 1 and read - read // count >= SAVED * LAUNCH
+    return LongReductions(kernel, [level], {softmax.maximum: softmax}, count, BLOCK) if worth else None
+
+
+def _long_reductions(kernel: UOp, target: Target | type[Target]) -> LongReductions | None:
     """None for a kernel whose rows stay whole: they are short, or keep the smallest GPU busy, which would read all once
     more; or what is saved is no more than the time of `SAVED` launches for each that is added."""
     nodes = kernel.toposort()
@@ -156,13 +120,152 @@ def long_reductions(kernel: UOp, target: Target | type[Target]) -> LongReduction
     maxima = (u for u in found if u.arg is Ops.MAX and len(u.src) == 2 and u.dtype.is_float)
     softmaxes = {u: s for u in maxima if (s := exponential_sums(nodes, u)) is not None}
     levels = _levels(found, softmaxes)
-    types = [{u.dtype for u in level} for level in levels] + [{u.dtype for u in found}] * bool(_apart(kernel, found))
-    if len(levels) > LEVELS or any(len(t) > 1 or next(iter(t)).bits < 32 for t in types):
-        return None
     apart = _apart(kernel, found)
+    if len(levels) > LEVELS or not all(map(_fits_memory, [*levels, found] if apart else levels)):
+        return None
     saved = sum(_volume(u.src[1:]) for u in found) * (count - 1) // count + apart
     worth = saved >= SAVED * LAUNCH * (len(levels) + (apart > 0))
-    return LongReductions(kernel, levels, softmaxes, count) if worth else None
+    return LongReductions(kernel, levels, softmaxes, count, VECTOR) if worth else None
+
+
+def _fits_memory(values: Sequence[UOp]) -> bool:
+    """Whether values are of one type, and none that several share a word of."""
+    return len({u.dtype for u in values}) == 1 and values[0].dtype.bits >= 32
+
+
+class LongReductions:
+    """The kernels that take the place of one, with slots from OWN on for memory between them: its size and type.
+
+    There are `count` parts of a row or a little fewer, each with a multiple of `block` elements. Those of a row whose
+    length varies share whatever length there is.
+    """
+
+    def __init__(
+        self, kernel: UOp, levels: Sequence[Sequence[UOp]], softmaxes: dict[UOp, Softmax], count: int, block: int
+    ):
+        self.kernel, self.softmaxes = kernel, softmaxes
+        ranges = [u for u in kernel.toposort() if u.op is Ops.RANGE]
+        self.number = max(int(r.arg.name[1:].split(".")[0]) for r in ranges) + 1
+        self.order = max(r.arg.order for r in ranges) + 1
+        self.size = _longest(levels[0][0]).src[0]
+        fixed = self.size.op is Ops.CONST
+        even = (n for n in range(count, count // 2, -1) if fixed and divides(self.size, n * block))
+        together = next(even, count) * block
+        self.length = simplify((self.size + (together - 1)) // together * block)
+        self.count = -(-size_max(self.size) // size_max(self.length)) if fixed else count
+        first = Axis(f"i{self.number}", min(r.arg.order for r in ranges) - 1)
+        self.part = UOp(Ops.RANGE, dtypes.index, (as_index(self.count),), first)
+        self.rows = levels[0][0].ranges
+        self.memory: list[tuple[int, DType]] = []
+        self.totals: dict[UOp, UOp] = {}
+        self.kernels = [self._level(level) for level in levels]
+        self.kernels += self._rest([u for level in levels for u in level])
+
+    def _store(self, values: dict[UOp, UOp], part: UOp | None) -> tuple[UOp, dict[UOp, tuple[UOp, int]]]:
+        """A kernel that stores a value for each reduction, of each part; and the memory, and where it begins there."""
+        dtype, end, begins = next(iter(values)).dtype, 0, dict[UOp, int]()
+        for u in values:
+            begins[u] = end
+            size = _volume(u.ranges) * (1 if part is None else self.count)
+            end += -(-size // VECTOR) * VECTOR
+        memory = UOp(Ops.PARAM, dtype, (), ParamArg(OWN + len(self.memory), end))
+        self.memory.append((end, dtype))
+        stores = [memory.store(self._place(u, begins[u], part), value) for u, value in values.items()]
+        found = {u: (memory, begin) for u, begin in begins.items()}
+        return simplify(UOp(Ops.SINK, dtypes.void, tuple(stores), self.kernel.arg)), found
+
+    def _level(self, level: Sequence[UOp]) -> UOp:
+        """The kernel that reduces parts, and the reductions of what it stores."""
+        values: dict[UOp, UOp] = {}
+        for u in level:
+            if u in values:
+                continue
+            values[u] = self._reduced(u, self._moved(u.src[0], _longest(u)))
+            less = values[u].equal(-math.inf).where(UOp.const(0, u.dtype), values[u])
+            for s in self._sums(u):
+                # a weight that columns share is 0 beyond the end, so that none of them asks where that is
+                shared = bool(self.softmaxes[u].columns)
+                score = self._moved(s.score, s.row)
+                score = self._inside(s.row, score, Ops.MAX) if shared else score
+                value = self._moved(s.value, s.row, {s.exponential: (score - less).alu(Ops.EXP)})
+                values[s.reduce] = self._reduced(s.reduce, value, not shared)
+        kernel, found = self._store(values, self.part)
+        totals = dict(self.totals)
+        for u in level:
+            if u in totals:
+                continue
+            totals[u] = self._total(u, found[u])
+            for s in self._sums(u):
+                weighted = (u, *found[u], substitute(s.less, totals))
+                total = self._total(s.reduce, found[s.reduce], weighted)
+                for divisor in s.divisors:
+                    total = total.alu(Ops.DIV, substitute(divisor, totals))
+                totals[s.reduce] = total
+        self.totals = totals
+        return kernel
+
+    def _sums(self, u: UOp) -> Sequence[Weighted]:
+        return self.softmaxes[u].sums if u in self.softmaxes else ()
+
+    def _moved(self, value: UOp, row: UOp, table: dict[UOp, UOp] | None = None) -> UOp:
+        """A value of a row at the steps of a part. What is loaded beyond the end is the last element."""
+        at = self._at(row)
+        inside = at if self._whole else at.minimum((self.size - 1).maximum(0))
+        loads = {u: substitute(u, {row: inside}) for u in value.toposort() if u.op is Ops.LOAD and row in u.ranges}
+        return substitute(value, {**loads, row: at, **self.totals, **(table or {})})
+
+    def _at(self, row: UOp) -> UOp:
+        return self.part * self.length + self._own(row)
+
+    def _own(self, row: UOp) -> UOp:
+        """The steps of a part."""
+        return row.replace(src=(self.length,))
+
+    def _inside(self, row: UOp, value: UOp, op: Ops) -> UOp:
+        """What changes nothing in place of what is beyond the row's end."""
+        return value if self._whole else (self._at(row) < self.size).where(value, identity(op, value.dtype))
+
+    @property
+    def _whole(self) -> bool:
+        return self.length.op is Ops.CONST and divides(self.size, self.length)
+
+    def _reduced(self, u: UOp, value: UOp, beyond: bool = True) -> UOp:
+        """The reduction of a part; `beyond`: the value is another than 0 beyond the row's end."""
+        row = _longest(u)
+        value = self._inside(row, value, u.arg) if beyond else value
+        return u.replace(src=(value, *(self._own(r) if r is row else r for r in u.src[1:])))
+
+    def _total(self, u: UOp, found: tuple[UOp, int], weight: tuple[UOp, UOp, int, UOp] | None = None) -> UOp:
+        """What the parts' results are reduced to, each weighted by the distance of its maximum to that of all."""
+        axis = Axis(f"r{self.number}", self.order, reduce=True)
+        self.number, self.order = self.number + 1, self.order + 1
+        part = UOp(Ops.RANGE, dtypes.index, (as_index(self.count),), axis)
+        value = found[0].load(self._place(u, found[1], part))
+        if weight is not None:
+            maximum, memory, begin, less = weight
+            value = value * (memory.load(self._place(maximum, begin, part)) - less).alu(Ops.EXP)
+        return UOp(Ops.REDUCE, u.dtype, (value, part), u.arg)
+
+    def _place(self, u: UOp, begin: int, part: UOp | None) -> UOp:
+        """Where a part's result is, or that of all: what a workgroup finds of a row is in one place."""
+        rows, columns = nested(u.ranges & self.rows), nested(u.ranges - self.rows)
+        return simplify(row_major([*rows, *([] if part is None else [part]), *columns]) + begin)
+
+    def _rest(self, reduced: Sequence[UOp]) -> list[UOp]:
+        """The kernel as it was, but for what it finds of all parts: if it has many elements for each row, in memory."""
+        if not _apart(self.kernel, reduced):
+            return [simplify(substitute(self.kernel, self.totals))]
+        todo, needed, seen = [*self.kernel.src], dict[UOp, UOp](), set[UOp]()
+        while todo:
+            u = todo.pop()
+            if u in self.totals:
+                needed[u] = self.totals[u]
+            elif u not in seen:
+                seen.add(u)
+                todo += u.src
+        kernel, found = self._store(needed, None)
+        loads = {u: memory.load(self._place(u, begin, None)) for u, (memory, begin) in found.items()}
+        return [kernel, simplify(substitute(self.kernel, loads))]
 
 
 def _is_plain(u: UOp) -> bool:
@@ -192,10 +295,5 @@ def _longest(u: UOp) -> UOp:
     return max(u.src[1:], key=lambda r: r.vmax)
 
 
-def _volume(ranges: Sequence[UOp] | frozenset[UOp]) -> int:
-    return math.prod(r.vmax + 1 for r in ranges)
-
-
-def _place(u: UOp, begin: int, part: UOp | None) -> UOp:
-    rows = nested(u.ranges)
-    return simplify(row_major([*rows, part] if part is not None else rows) + begin)
+def _volume(ranges: Iterable[UOp]) -> int:
+    return math.prod(size_max(r.src[0]) for r in ranges)

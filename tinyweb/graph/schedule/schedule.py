@@ -35,7 +35,7 @@ from tinyweb.graph.schedule.factoring import factored
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, both, flat_index, present, reshape_index
 from tinyweb.graph.schedule.known import Parts, known
-from tinyweb.graph.schedule.long_rows import in_parts
+from tinyweb.graph.schedule.long_reductions import in_parts
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import expand_ordered, placed
