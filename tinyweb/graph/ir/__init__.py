@@ -1,6 +1,16 @@
 """The intermediate representation: one node type, patterns, rewriting, specs, printer."""
 
-from tinyweb.graph.ir.axes import axis_size, identity, is_lane, lane_count, nest_key, nested, row_major, specials_of
+from tinyweb.graph.ir.axes import (
+    axis_size,
+    identity,
+    is_lane,
+    lane_count,
+    nest_key,
+    nested,
+    row_major,
+    specials_of,
+    volume,
+)
 from tinyweb.graph.ir.fragments import Digit, Fragments, Layout
 from tinyweb.graph.ir.ops import (
     BINARY,
@@ -118,4 +128,5 @@ __all__ = [
     "through",
     "toposort",
     "users",
+    "volume",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.on_node import on_node
@@ -37,6 +38,11 @@ def lane_count(r: UOp) -> int:
     if not isinstance(size, int):
         raise ValueError(f"axis {r.arg.name} is bound to {r.arg.kind.name.lower()} and needs a constant size")
     return size
+
+
+def volume(ranges: Iterable[UOp]) -> int:
+    """Steps of a nest of ranges, at most."""
+    return prod(r.src[0].vmax for r in ranges)
 
 
 def row_major(ranges: Iterable[UOp]) -> UOp:

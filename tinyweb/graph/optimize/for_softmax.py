@@ -66,30 +66,19 @@ def _along(k: Analysis, softmax: Softmax) -> UOp | None:
 
 def _shared_rows(k: Analysis, softmax: Softmax) -> UOp | None:
     """The longest axis of the scores along which the same keys are read again."""
-    keys = _keys(softmax)
-    candidates = [r for r in softmax.rows if r in k.outputs and not any(r in u.ranges for u in keys)]
+    candidates = (r for r in softmax.shared if r in k.outputs)
     return max(candidates, key=lambda r: (k.size(r), r.arg.order), default=None)
-
-
-def _keys(softmax: Softmax) -> list[UOp]:
-    """What is loaded of the keys: not a mask or a bias, of which a score has one element."""
-    return [u for u in _read_along(softmax) if not u.ranges.isdisjoint(softmax.inner)]
-
-
-def _read_along(softmax: Softmax) -> list[UOp]:
-    """What is loaded for each score of a row."""
-    return [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
 
 
 def _gathers(k: Analysis, softmax: Softmax, row: UOp) -> bool:
     """Whether a vector along the rows would be gathered from memory for every key, as that of a mask."""
-    return any(row in u.ranges and not k.contiguous(u, row) for u in _read_along(softmax))
+    return any(row in u.ranges and not k.contiguous(u, row) for u in softmax.read_along)
 
 
 def _vector_of_products(b: Builder, softmax: Softmax, width: int) -> None:
     """Vectors along what queries and keys are multiplied over, in a loop."""
     for r in softmax.inner:
-        if any(b.k.contiguous(u, r) for u in _keys(softmax)) and const_factor(b.k.exact(r)) % width == 0:
+        if any(b.k.contiguous(u, r) for u in softmax.keys) and const_factor(b.k.exact(r)) % width == 0:
             b.tile(r.arg.name, width, AxisKind.VECTOR)
             return
 
@@ -127,13 +116,13 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
         b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, min(vector, BLOCK), columns, vector=True))
         return
     b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns))
-    narrow = any(u.src[0].dtype.bits < 32 for u in _keys(softmax))
+    narrow = any(u.src[0].dtype.bits < 32 for u in softmax.keys)
     _vector_of_products(b, softmax, max(b.target.vector_lanes, NARROW if narrow else 1))
 
 
 def _lies_along_row(b: Builder, softmax: Softmax) -> bool:
     """Whether keys lie side by side, element by element, and so does what else a score reads: scores are vectors."""
-    loads = _read_along(softmax)
+    loads = softmax.read_along
     return b.target.masked_loads and all(b.k.contiguous(u, softmax.row) and u.dtype.bits == 32 for u in loads)
 
 
@@ -241,7 +230,7 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
         if b.has(summed) and (flight or isinstance(b.exact(summed), int)):
             _in_flight(b, summed, max(flight // team.sums, 4))
     # 128 bits of keys are loaded at once, where all that they are multiplied over is divided by as many
-    width = min(t.max_vector, max([4, *(128 // u.src[0].dtype.bits for u in _keys(softmax))]), NARROW)
+    width = min(t.max_vector, max([4, *(128 // u.src[0].dtype.bits for u in softmax.keys)]), NARROW)
     while width > 2 and any(const_factor(k.exact(r)) % width for r in softmax.inner):
         width //= 2
     _vector_of_products(b, softmax, width)

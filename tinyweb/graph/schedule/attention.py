@@ -260,6 +260,22 @@ class Softmax:
         """The ranges of the reductions inside of a score."""
         return _bound_in(self.score)
 
+    @property
+    def read_along(self) -> list[UOp]:
+        """What is loaded for each score of a row."""
+        return [u for u in self.score.toposort() if u.op is Ops.LOAD and self.row in u.ranges]
+
+    @property
+    def keys(self) -> list[UOp]:
+        """What is loaded of the keys: not a mask or a bias, of which a score has one element."""
+        return [u for u in self.read_along if not u.ranges.isdisjoint(self.inner)]
+
+    @property
+    def shared(self) -> list[UOp]:
+        """The axes of the scores along which the same keys are read again."""
+        keys = self.keys
+        return nested(r for r in self.rows if not any(r in u.ranges for u in keys))
+
 
 def softmaxes(kernel: UOp) -> list[Softmax]:
     """The softmaxes of a kernel whose scores are reductions themselves and weight a sum over other axes."""

@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import prod
+from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import COMPARISON, Axis, KernelInfo, Ops, ParamArg, UOp, as_index, nested, substitute, toposort
+from tinyweb.graph.ir import (
+    COMPARISON,
+    Axis,
+    KernelInfo,
+    Ops,
+    ParamArg,
+    UOp,
+    as_index,
+    nested,
+    substitute,
+    toposort,
+    volume,
+)
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.symbolic import borders, simplify, split_by
 
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 MOST_PARTS = 32  # of a join that one kernel stores: each has a loop
 MOST_BUFFERS = 24  # … on any: what addresses and loops have registers for
+
+Call: TypeAlias = "tuple[UOp, tuple[UOp, ...]]"  # a kernel and its buffers
 
 
 @dataclass(frozen=True)
@@ -91,11 +105,11 @@ def _covers(store: UOp) -> bool:
 
 
 def numbered(kernel: UOp) -> tuple[UOp, list[int]]:
-    """The kernel with its parameters numbered without gaps, and their slots before."""
-    used = {u.arg.slot: u for u in kernel.toposort() if u.op is Ops.PARAM}
-    kept = sorted(used)
-    table = {used[s]: used[s].replace(arg=ParamArg(i, used[s].arg.size)) for i, s in enumerate(kept) if i != s}
-    return substitute(kernel, table), kept
+    """The kernel with its parameters numbered without gaps, those that it stores to first, and their slots before."""
+    stored = {s.src[0] for s in kernel.src}
+    used = sorted((u for u in kernel.toposort() if u.op is Ops.PARAM), key=lambda u: (u not in stored, u.arg.slot))
+    table = {u: u.replace(arg=replace(u.arg, slot=i)) for i, u in enumerate(used) if i != u.arg.slot}
+    return substitute(kernel, table), [u.arg.slot for u in used]
 
 
 def within_limit(call: KernelCall, inputs: int = MAX_INPUTS) -> Iterator[KernelCall]:
@@ -124,7 +138,7 @@ def within_limit(call: KernelCall, inputs: int = MAX_INPUTS) -> Iterator[KernelC
 def _told_apart(nodes: Sequence[UOp]) -> bool:
     """Whether elements choose among few parts of a join, or choosing costs less than launches."""
     choices = [u for u in nodes if u.op is Ops.WHERE]
-    elements = sum(prod(r.vmax + 1 for r in s.ranges) for s in nodes[-1].src)
+    elements = sum(volume(s.ranges) for s in nodes[-1].src)
     if len(choices) < MOST_PARTS or elements <= LAUNCH:
         return True
     conditions = toposort(u.src[0] for u in choices)

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import (
@@ -23,13 +21,16 @@ from tinyweb.graph.ir import (
     ParamArg,
     UOp,
     as_index,
+    below,
     identity,
     nested,
     row_major,
     size_max,
     substitute,
+    volume,
 )
 from tinyweb.graph.schedule.attention import Softmax, Weighted, exponential_sums, softmaxes
+from tinyweb.graph.schedule.calls import Call, numbered
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
@@ -46,8 +47,6 @@ FEW = 16  # queries from which on these are rows of matrices
 BLOCK = 64  # keys: parts are multiples of it
 OWN = 1000  # slots of memory between kernels, from there on
 
-Call: TypeAlias = "tuple[UOp, tuple[UOp, ...]]"  # a kernel and its buffers
-
 
 def in_parts(
     calls: Iterable[Call], target: Target | type[Target], new_buffer: Callable[[int, DType], UOp]
@@ -63,12 +62,8 @@ def in_parts(
             continue
         memory = [new_buffer(*size) for size in divided.memory]
         for part in divided.kernels:
-            stored = {s.src[0] for s in part.src}
-            params = [u for u in part.toposort() if u.op is Ops.PARAM]
-            params.sort(key=lambda u: (u not in stored, u.arg.slot))
-            table = {u: u.replace(arg=replace(u.arg, slot=i)) for i, u in enumerate(params)}
-            slots = [u.arg.slot for u in params]
-            yield substitute(part, table), tuple(memory[i - OWN] if i >= OWN else buffers[i] for i in slots)
+            part, slots = numbered(part)
+            yield part, tuple(memory[i - OWN] if i >= OWN else buffers[i] for i in slots)
 
 
 def _divided(kernel: UOp, target: Target | type[Target]) -> LongReductions | None:
@@ -89,13 +84,11 @@ def _long_attention(kernel: UOp, softmax: Softmax, target: Target | type[Target]
     fixed = all(not r.arg.reduce and r.src[0].op is Ops.CONST for r in free)
     if not fixed or not _fits_memory(level):
         return None
-    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
-    keys = [u for u in keys if not u.ranges.isdisjoint(softmax.inner)]
-    shared = max((r.vmax + 1 for r in softmax.rows if not any(r in u.ranges for u in keys)), default=1)
-    groups = _volume(softmax.rows) // shared * -(-shared // QUERIES)
+    shared = max((r.vmax + 1 for r in softmax.shared), default=1)
+    groups = volume(softmax.rows) // shared * -(-shared // QUERIES)
     length = softmax.row.src[0]
     steps = size_max(length) // (1 if length.op is Ops.CONST else FILLED)
-    read = steps * (_volume(softmax.inner) + _volume(softmax.columns))
+    read = steps * (volume(softmax.inner) + volume(softmax.columns))
     count = min(target.busy_threads // (THREADS * groups), read // LAUNCH, -(-steps // BLOCK))
     worth = shared < FEW and count > 1 and read - read // count >= SAVED * LAUNCH
     return LongReductions(kernel, [level], {softmax.maximum: softmax}, count, BLOCK) if worth else None
@@ -108,12 +101,12 @@ def _long_reductions(kernel: UOp, target: Target | type[Target]) -> LongReductio
     reduces = [u for u in nodes if u.op is Ops.REDUCE]
     if any(r.op is not Ops.RANGE or r.src[0].op is not Ops.CONST for u in reduces for r in (*u.src[1:], *u.ranges)):
         return None
-    found = [u for u in reduces if _volume(u.src[1:]) > SHORT]
-    rows = max((_volume(u.ranges) for u in found), default=0)
+    found = [u for u in reduces if volume(u.src[1:]) > SHORT]
+    rows = max((volume(u.ranges) for u in found), default=0)
     few = 0 < rows * THREADS < target.least_busy
     if not few or not all(map(_is_plain, reduces)) or len({_longest(u).src[0] for u in found}) != 1:
         return None
-    read = min(_volume(u.src[1:]) for u in found)
+    read = min(volume(u.src[1:]) for u in found)
     count = min(target.busy_threads // (THREADS * rows), read // PART, _longest(found[0]).vmax + 1)
     if count < 2:
         return None
@@ -123,7 +116,7 @@ def _long_reductions(kernel: UOp, target: Target | type[Target]) -> LongReductio
     apart = _apart(kernel, found)
     if len(levels) > LEVELS or not all(map(_fits_memory, [*levels, found] if apart else levels)):
         return None
-    saved = sum(_volume(u.src[1:]) for u in found) * (count - 1) // count + apart
+    saved = sum(volume(u.src[1:]) for u in found) * (count - 1) // count + apart
     worth = saved >= SAVED * LAUNCH * (len(levels) + (apart > 0))
     return LongReductions(kernel, levels, softmaxes, count, VECTOR) if worth else None
 
@@ -166,7 +159,7 @@ class LongReductions:
         dtype, end, begins = next(iter(values)).dtype, 0, dict[UOp, int]()
         for u in values:
             begins[u] = end
-            size = _volume(u.ranges) * (1 if part is None else self.count)
+            size = volume(u.ranges) * (1 if part is None else self.count)
             end += -(-size // VECTOR) * VECTOR
         memory = UOp(Ops.PARAM, dtype, (), ParamArg(OWN + len(self.memory), end))
         self.memory.append((end, dtype))
@@ -255,15 +248,8 @@ class LongReductions:
         """The kernel as it was, but for what it finds of all parts: if it has many elements for each row, in memory."""
         if not _apart(self.kernel, reduced):
             return [simplify(substitute(self.kernel, self.totals))]
-        todo, needed, seen = [*self.kernel.src], dict[UOp, UOp](), set[UOp]()
-        while todo:
-            u = todo.pop()
-            if u in self.totals:
-                needed[u] = self.totals[u]
-            elif u not in seen:
-                seen.add(u)
-                todo += u.src
-        kernel, found = self._store(needed, None)
+        nodes = below(self.kernel.src, lambda u: u not in self.totals)
+        kernel, found = self._store({u: self.totals[u] for u in nodes if u in self.totals}, None)
         loads = {u: memory.load(self._place(u, begin, None)) for u, (memory, begin) in found.items()}
         return [kernel, simplify(substitute(self.kernel, loads))]
 
@@ -287,13 +273,9 @@ def _levels(found: Sequence[UOp], softmaxes: dict[UOp, Softmax]) -> list[list[UO
 def _apart(kernel: UOp, found: Sequence[UOp]) -> int:
     """Elements that are stored for each row, if there are several."""
     rows = frozenset[UOp]().union(*(u.ranges for u in found))
-    stored = max(_volume(s.src[1].ranges - rows) for s in kernel.src)
+    stored = max(volume(s.src[1].ranges - rows) for s in kernel.src)
     return stored if stored > 1 else 0
 
 
 def _longest(u: UOp) -> UOp:
     return max(u.src[1:], key=lambda r: r.vmax)
-
-
-def _volume(ranges: Iterable[UOp]) -> int:
-    return math.prod(size_max(r.src[0]) for r in ranges)

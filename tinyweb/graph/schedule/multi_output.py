@@ -11,15 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import TypeAlias
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, size_max, substitute
-from tinyweb.graph.schedule.calls import MAX_INPUTS
+from tinyweb.graph.schedule.calls import MAX_INPUTS, Call
 from tinyweb.graph.schedule.work import LAUNCH, executed
 
 LONG = 256  # elements of a row that are enough for a workgroup, or for a task of a processor's thread
-
-Call: TypeAlias = "tuple[UOp, tuple[UOp, ...]]"  # a kernel and its buffers
 
 
 def join(calls: Sequence[Call]) -> list[Call]:

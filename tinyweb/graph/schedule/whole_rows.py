@@ -5,11 +5,10 @@ What stands between the products and the last sums may be anything then: of a ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
-from tinyweb.graph.ir import Ops, UOp, below, nested, size_max
+from tinyweb.graph.ir import Ops, UOp, below, nested, size_max, volume
 from tinyweb.graph.schedule.attention import WIDEST, alike, is_linear
 from tinyweb.graph.target import Target
 
@@ -76,18 +75,18 @@ class WholeRows:
         """Whether products in memory would double what is read and written, and cost more than what workgroups that
         hold rows read again."""
         together = self.together(target)
-        if together < 1 or _volume(self.columns) > WIDEST:
+        if together < 1 or volume(self.columns) > WIDEST:
             return False
         # products of a few rows are dealt out along their columns
-        if not self.columns and _volume(self.rows) * target.max_invocations < target.least_busy:
+        if not self.columns and volume(self.rows) * target.max_invocations < target.least_busy:
             return False
         apart = len(self.different) + 1  # kernels for the products, and one for what becomes of them
         passes = apart if self.columns else len(self.different)  # weights are stored beside products
-        stored = 4 * 2 * _volume(self.rows) * self.size * passes
+        stored = 4 * 2 * volume(self.rows) * self.size * passes
         read = again = 0
         for load in self.loads:
-            size = load.dtype.nbytes(_volume(load.src[1].ranges))
-            shared = _volume([r for r in self.rows if r not in load.ranges])
+            size = load.dtype.nbytes(volume(load.src[1].ranges))
+            shared = volume([r for r in self.rows if r not in load.ranges])
             read, again = read + size, again + size * (-(-shared // together) - 1)
         return stored > read and again <= CACHED * (stored + LAUNCHED * apart)
 
@@ -133,7 +132,3 @@ def held_rows(kernel: UOp, target: Target | type[Target]) -> WholeRows | None:
     """Rows that workgroups of a target hold, if that costs less than memory for their products."""
     found = whole_rows(kernel) if target.shared_bytes else None
     return found if found is not None and found.saves(target) else None
-
-
-def _volume(ranges: Sequence[UOp] | frozenset[UOp]) -> int:
-    return prod(size_max(r.src[0]) for r in ranges)

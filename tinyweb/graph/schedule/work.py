@@ -7,9 +7,8 @@ where it is used (`Stage`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
-from tinyweb.graph.ir import Ops, ParamArg, UOp, below, numel_max, row_major, size_max, substitute, toposort
+from tinyweb.graph.ir import Ops, ParamArg, UOp, below, numel_max, row_major, substitute, toposort, volume
 from tinyweb.graph.ir.spec import SpecError
 from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.schedule.whole_rows import held_rows
@@ -80,5 +79,5 @@ def _steps(roots: Sequence[UOp]) -> int:
     for u in nodes:
         if u.op is Ops.REDUCE:
             loops = frozenset().union(*map(nest, u.src[0].ranges | set(u.src[1:])))
-            total += prod(size_max(r.src[0]) for r in loops)
+            total += volume(loops)
     return total
