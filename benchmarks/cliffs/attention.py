@@ -14,7 +14,7 @@ from tinyweb import Tensor
 
 WINDOW = 64
 EACH = "four threads share the sum of a score, and each computes its sigmoid"
-TRIANGLE = "blocks of 64 keys are computed whole on the diagonal, of which a row of 255 has four at most"
+TRIANGLE = "blocks of 32 keys are computed whole on the diagonal, of which a row of 255 has eight at most"
 Scores = Callable[..., Any]
 
 

@@ -169,9 +169,8 @@ def steps() -> Iterator[Work]:
     def near_identity(random: np.random.Generator) -> Sequence[Array]:
         return [(np.eye(8) + random.standard_normal((500, 8, 8)) / 16).astype(np.float32)]
 
-    beyond = "along one axis what rolls over is chosen, an operation beside four; along the other 540 places have 500"
-    yield alike("steps-neighbours-6", normal((500, 501)), neighbours, needs(6 * 4 * 500 * 501), beyond=beyond)
-    yield alike("steps-hadamard-65536", normal((1 << 16,)), butterflies, needs(12 << 16), beyond=again)
+    yield alike("steps-neighbours-6", normal((500, 501)), neighbours, needs(6 * 4 * 500 * 501))
+    yield alike("steps-hadamard-65536", normal((1 << 16,)), butterflies, needs(12 << 16))
     count = 500 * 8 * 8 * 2  # elements of which a step multiplies a row and subtracts it
     yield alike(
         "steps-elimination-8x8",

@@ -192,12 +192,16 @@ def _is_constant(u: UOp) -> bool:
 
 
 def is_name(u: UOp) -> bool:
-    """Whether an operation is none of its own: the same bits as another type, or another sign."""
+    """Whether an operation is none of its own: the same bits as another type, or another sign, or one of the two words
+    of 64 bits, which to processors of 32 bits are two registers."""
     if u.op is Ops.MUL:
         factor = u.src[1].src[0] if u.src[1].op is Ops.STACK else u.src[1]
         return u.dtype.is_int and factor.op is Ops.CONST and factor.arg == -1
     if u.op is Ops.CAST:
-        return u.src[0].dtype is dtypes.index and u.dtype.bits == 32 and u.dtype.is_int
+        word = u.src[0].dtype is dtypes.index or (u.src[0].dtype.is_int and u.src[0].dtype.bits == 64)
+        return word and u.dtype.bits == 32 and u.dtype.is_int
+    if u.op is Ops.SHR:
+        return u.dtype.bits == 64 and u.src[1].op is Ops.CONST and u.src[1].arg == 32
     return u.op in (Ops.BITCAST, Ops.NEG)
 
 

@@ -67,7 +67,7 @@ _NVIDIA_WARPGROUPS = tuple(
     f"wgmma_{kind}64x{n}x{t}"
     for kind, types in (("", ("16_f16", "16_bf16", "32_i8")), ("held_", ("16_f16", "16_bf16")))
     for t in types
-    for n in (256, 192, 128, 96, 64, 32)
+    for n in (256, 192, 128, 96, 64, 48, 32)
 )
 
 

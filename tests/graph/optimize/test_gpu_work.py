@@ -359,3 +359,48 @@ def test_one_block_of_keys_is_no_larger_than_blocks_may_be() -> None:
     k, v = (Tensor.empty(6, 1500, 64, dtype=dtypes.float16) for _ in range(2))
     (program,) = programs(lambda: (q @ k.float().transpose(-1, -2)).softmax(-1) @ v.float(), nvidia_target("sm_90"))
     assert any(line.startswith("online(") for line in program.schedule)
+
+
+def butterflies(size: int, steps: int) -> Tensor:
+    x = Tensor.empty(size)
+    for i in range(steps):
+        pairs = x.reshape(-1, 2, 2**i)
+        a, b = pairs[:, 0], pairs[:, 1]
+        x = (a + b).stack(a - b, axis=1).reshape(-1)
+    return x
+
+
+@pytest.mark.parametrize("target", [WEBGPU, nvidia_target()])
+@pytest.mark.parametrize(("size", "steps"), [(1 << 16, 12), (3 << 14, 7)])
+def test_steps_of_butterflies_choose_nothing(size: int, steps: int, target: Target) -> None:
+    """Also where several of them are one kernel: a thread has all places that are made of the same ones."""
+    found = sum(map(operations, programs(lambda: butterflies(size, steps), target)))
+    assert found <= 1.01 * size * steps
+
+
+@pytest.mark.parametrize("target", [WEBGPU, nvidia_target()])
+@pytest.mark.parametrize(("by", "axis"), [(64, 1), (-8, 1), (2, 0)])
+def test_what_is_rotated_is_loaded_once(by: int, axis: int, target: Target) -> None:
+    """From an address that is chosen, not from two places of which one is."""
+    (program,) = programs(lambda: Tensor.empty(300, 256).roll(by, axis) * 2, target)
+    assert operations(program) <= 1.1 * 300 * 256
+
+
+@pytest.mark.parametrize("target", [WEBGPU, nvidia_target(), amd_target()])
+def test_places_are_compared_as_words(target: Target) -> None:
+    (program,) = programs(lambda: Tensor.empty(900, dtype=dtypes.int64).one_hot(1000), target)
+    assert operations(program) <= MOST * 2 * 900 * 1000
+
+
+@pytest.mark.parametrize(
+    ("target", "m", "k", "n"),
+    [(nvidia_target(), 127, 131, 129), (nvidia_target(), 33, 129, 161)]
+    + [(amd_target(), m, k, n) for m, k, n in ((127, 131, 129), (65, 200, 95), (100, 140, 300), (33, 129, 161))],
+)
+def test_matrices_fill_the_tiles_of_small_products(target: Target, m: int, k: int, n: int) -> None:
+    """Beyond what the smallest matrices of instructions compute."""
+    half = dtypes.float16
+    (program,) = programs(lambda: Tensor.empty(m, k, dtype=half) @ Tensor.empty(k, n, dtype=half), target)
+    assert any(u.op is Ops.DOT for u in program.uops)
+    least = 2 * prod(-(-s // 16) * 16 for s in (m, k, n))
+    assert operations(program) <= 1.2 * max(least, 2 * m * k * n) + 2 * m * n

@@ -16,7 +16,7 @@ from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.devectorize import devectorize
 from tinyweb.graph.lower.entries import address_entries
 from tinyweb.graph.lower.hardware import bind_hardware
-from tinyweb.graph.lower.int64 import split_int64
+from tinyweb.graph.lower.int64 import compare_words, split_int64
 from tinyweb.graph.lower.layouts import lay_out
 from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
@@ -55,7 +55,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     expanded, memory = devectorize(effects, target, arrays)
     expanded = convert_by_bits(split_int64(expanded, target), target)
     if target.has_threads:
-        expanded = swizzle(choose_in_loads(expanded))
+        expanded = swizzle(compare_words(choose_in_loads(expanded)))
     if target.vector_entries:
         expanded = address_entries(expanded)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):

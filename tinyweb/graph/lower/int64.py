@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, BufferArg, Ops, Space, UOp
+from tinyweb.graph.ir import Axis, BufferArg, Ops, Space, UOp, rebuild
 from tinyweb.graph.lower.constructors import add, index_const, is_const, lane, lanes_of, make, repeated, splat, stack
 from tinyweb.graph.target import Target
 
@@ -36,6 +36,28 @@ def split_int64(sink: UOp, target: Target) -> UOp:
     for u in order:
         splitter.visit(u)
     return splitter.single[sink]
+
+
+def compare_words(sink: UOp) -> UOp:
+    """Comparisons of one integer of 64 bits with the numbers of places as comparisons of words: 64 bits are pairs of
+    them to every GPU, and the upper word of a place is 0."""
+
+    def compared(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is not Ops.EQUAL or src[0].dtype not in (I64, U64):
+            return None
+        for places, other in (src, src[::-1]):
+            place, one = places.src[0] if places.op is Ops.CAST else places, repeated(other)
+            each = place.src if place.op is Ops.STACK else (place,)
+            if one is not None and place.dtype is dtypes.index and all(p.vmin >= 0 and p.vmax < 1 << 31 for p in each):
+                low = splat(make(Ops.CAST, U32, (one,)), lanes_of(u))
+                shift = UOp.const(32, one.dtype)
+                high = make(Ops.CAST, U32, (make(Ops.SHR, one.dtype, (one, shift)),))
+                some = make(Ops.EQUAL, BOOL, (high, UOp.const(0, U32)))
+                same = make(Ops.EQUAL, BOOL, (make(Ops.CAST, U32, (place,)), low))
+                return make(Ops.AND, BOOL, (same, splat(some, lanes_of(u))))
+        return None
+
+    return rebuild(sink.toposort(), compared)[sink]
 
 
 class _Splitter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from itertools import pairwise, product
 from math import gcd, prod
@@ -77,23 +78,39 @@ def elementwise(b: Builder) -> None:
 
 def divide(b: Builder) -> list[str]:
     """What is joined along an axis: a thread has places in all of the parts, and chooses nothing. The parts' axes."""
-    k = b.k
-    for r in k.outputs:
-        at = borders(k.nodes, r)
-        blocks = blocks_of(b, r, at) if at else 0
-        if not blocks:
+    delinearize(b)
+    parts: list[str] = []
+    for name in [r.arg.name for r in b.k.outputs]:
+        k = b.k
+        r = next((o for o in k.outputs if o.arg.name == name), None)
+        at = borders(k.nodes, r) if r is not None else ()
+        blocks = blocks_of(b, r, at, CHOSEN if not parts else sys.maxsize) if r is not None and at else 0
+        if r is None or not blocks:
             continue
         names = [*(o.arg.name for o in k.outputs if o is not r), r.arg.name]
         order = (Reorder(tuple(names)),) if k.outputs[-1] is not r else ()
         if b.legal(*(actions := (*order, Divide(r.arg.name, at, blocks)))):
             b.rewrite(*actions)
-            return [f"{r.arg.name}.{i}" for i in range(len(at) + 1)]
-    return []
+            parts += [f"{r.arg.name}.{i}" for i in range(len(at) + 1)]
+    return parts
 
 
-def blocks_of(b: Builder, r: UOp, at: tuple[int, ...]) -> int:
+def delinearize(b: Builder) -> None:
+    """An axis i becomes i // n and i % n where what is chosen follows one of them: choices are then of whole axes."""
+    k, found = b.k, list[tuple[int, UOp]]()
+    for u in {c for w in k.nodes if w.op is Ops.WHERE for c in w.src[0].toposort()}:
+        if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] in k.outputs and u.src[1].op is Ops.CONST:
+            n, size = int(u.src[1].arg), k.exact(u.src[0])
+            found += [(n, u.src[0])] if isinstance(size, int) and 1 < n < size and size % n == 0 else []
+    n, r = max(found, key=lambda f: (f[0], f[1].arg.order), default=(0, None))
+    if r is not None and b.attempt(Split(r.arg.name, n)):
+        b.rewrite()
+        delinearize(b)
+
+
+def blocks_of(b: Builder, r: UOp, at: tuple[int, ...], choices: int) -> int:
     """Blocks that each part between borders of an axis is cut into, a thread for each, such that least is done twice,
-    which is for parts with a common divisor nothing; 0 where a choice costs less.
+    which is for parts with a common divisor nothing; 0 where a choice costs less, as fewer `choices` do.
     """
     k, size = b.k, b.k.size(r)
     sizes, along = [end - start for start, end in pairwise((0, *at, size))], any(k.contiguous(s, r) for s in k.stores)
@@ -101,13 +118,14 @@ def blocks_of(b: Builder, r: UOp, at: tuple[int, ...]) -> int:
     chosen = 1 + sum(not any(x.op is Ops.LOAD for x in c.toposort()) for c in conditions)
     functions = sum(u.op in FUNCTIONS and r in u.ranges for u in k.nodes)
     chosen = 1 if 0 < functions < chosen else chosen  # a function of what was chosen is dear to do twice
-    spare, part = size // SPARE if chosen >= CHOSEN else 0, gcd(*sizes)
+    spare, part = size // SPARE if chosen >= choices else 0, gcd(*sizes)
     enough = b.target.busy_threads // SPARSE * size // max(k.volume(k.outputs), 1)
     for lanes in (b.target.vector_lanes, 1) if along and part % b.target.vector_lanes == 0 else (1,):
         found = []  # what is computed, and blocks
         for blocks in {part // lanes, *(-(-max(sizes) // (lanes * n)) for n in range(1, NARROW))}:
             steps = sum(-(-n // (lanes * blocks)) for n in sizes)
-            busy = blocks >= enough and (not along or blocks * lanes >= NARROW)
+            near = not along or blocks * lanes >= NARROW or (size <= NARROW and chosen >= CHOSEN)
+            busy = blocks >= enough and near
             if busy and steps <= NARROW and blocks * steps * lanes <= size + spare:
                 found.append((blocks * steps * lanes, -blocks))
         if found:

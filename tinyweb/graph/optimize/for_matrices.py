@@ -26,7 +26,7 @@ from tinyweb.graph.optimize.tensorize import Tensorize
 # subgroups along rows and along columns, and matrices of each of them
 TILES = (
     ((2, 4), (4, 4)), ((2, 2), (4, 4)), ((2, 2), (2, 4)), ((2, 2), (2, 2)), ((1, 4), (2, 2)), ((1, 4), (1, 2)),
-    ((1, 2), (1, 2)), ((1, 2), (1, 1)),
+    ((1, 2), (1, 2)), ((1, 2), (1, 1)), ((1, 1), (1, 1)),
 )  # fmt: skip
 # warpgroups along rows, and matrices of each along rows, of instructions for 64 rows
 WARPGROUPS = (2, 1), (2, 2), (1, 1), (1, 2)
@@ -47,6 +47,7 @@ MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
 FUNCTION = 32  # operations that a function is made of
 MOST_IDLE = 4  # what is computed beyond the ends, over what is wanted, at most
 MOST_IDLE_ROWS = 2  # … by instructions for many rows
+LITTLE_IDLE = 1.2  # … where tiles of all sizes are too few to keep a GPU busy: none is worth more for what it shares
 MOST_IDLE_STEPS = 2  # the same of an instruction's steps: a window of three would take sixteen
 SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
 
@@ -119,7 +120,8 @@ def _tiles(sizes: tuple[int, int], instructions: tuple[Instruction, ...], batche
         few = groups * batches < ENOUGH
         if again <= (MOST_IDLE_ROWS if read else MOST_IDLE):
             size = prod(whole) if few else -prod(whole)
-            wide = again > MOST_IDLE_ROWS  # smaller tiles come first, where one leaves less idle
+            # smaller tiles come first, where one leaves less idle
+            wide = again > (LITTLE_IDLE if few else MOST_IDLE_ROWS)
             found.append(((not read and order >= len(TILES), wide, few, size, again if read else 0, order), (i, tile)))
     return [choice for _, choice in sorted(found, key=itemgetter(0))]
 
@@ -152,9 +154,9 @@ def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, blocks: tu
         return False
     depth = max(row_bytes * 8 // instruction.operands[0].bits // size, 1)
     # what is read beyond the last step is multiplied too; to wait for a block takes half a step
-    depth = min(
-        (depth >> i for i in range(depth.bit_length())), key=lambda n: -(-k.size(steps) // (n * size)) * (2 * n + 1)
-    )
+    depths = [depth >> i for i in range(depth.bit_length())]
+    idle = {n: -(-k.size(steps) // (n * size)) * n * size / k.size(steps) for n in depths}
+    depth = min(depths, key=lambda n: (idle[n] > max(LITTLE_IDLE, idle[1]), idle[n] * (1 + 1 / (2 * n))))
     at, inner = b.split(steps.arg.name, depth * size)
     # steps are a loop: sums of one are independent of each other, which those of a chain of steps are not
     _, step = b.split(inner, size)

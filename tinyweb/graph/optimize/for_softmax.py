@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import gcd
 
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, size_max
 from tinyweb.graph.optimize.analysis import Analysis, fewest_steps, power_of_two
@@ -305,8 +306,9 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, several: bool, s
                 continue
             waves = team.waves(size, others, t)
             again = groups * apart * rows / size
-            if masked:  # of the blocks at the mask's edge half is left out
-                again *= 1 + (across * split * keys + apart * rows) / length
+            if masked:  # of the blocks at the mask's edge half is left out, less where the borders of rows are theirs
+                block, own = across * split * keys, apart * rows
+                again *= 1 + (block + own - gcd(block, own)) / length
             # of the last block half is beyond the end
             count = length / (across * split * keys) + 0.5 if varies else -(-length // (across * split * keys))
             work, steps, waits = team.steps(count, products, _flight(t))
