@@ -99,6 +99,25 @@ def test_dialogs(engine: Engine, exported_page: Exported, served: Serve, tested:
     tab.until("document.querySelector('dialog') === null")
 
 
+def mark(tab: Tab) -> list[str]:
+    """Which export the page's two marked scripts come from: never of two."""
+    found = tab.evaluate("mark")
+    assert isinstance(found, list) and len(found) == 2 and found[0] == found[1], f"files of two exports: {found}"
+    return found
+
+
+def visit_twice_and_publish(engine: Engine, served: Serve, folder: Path, task: str) -> tuple[Tab, Tab]:
+    """Two tabs of the old export, the first reloaded after the new one was published."""
+    publish(folder, "old", task)
+    address = f"{served(folder).address}/?backend=wasm-single"
+    engine.close(visit(engine, address))
+    first, other = visit(engine, address), visit(engine, address)
+    publish(folder, "new", task)
+    first.reload()
+    first.becomes("ready")
+    return first, other
+
+
 @pytest.mark.parametrize(
     ("engine", "tested"),
     parameters(lambda name, page: page.task == "chat" and name != "chromium"),  # Chromium's: test_offline.py
@@ -108,23 +127,23 @@ def test_a_new_version(
     engine: Engine, exported_page: Exported, served: Serve, tested: ExportedPage, tmp_path: Path
 ) -> None:
     """It is offered, and taken in the one tab; the other goes on with the files it has."""
-    folder = Path(shutil.copytree(exported_page(tested), tmp_path / "site"))
-    publish(folder, "old", tested.task)
-    site = served(folder)
-    address = f"{site.address}/?backend=wasm-single"
-    engine.close(visit(engine, address))
-    first, other = visit(engine, address), visit(engine, address)
-    publish(folder, "new", tested.task)
-    first.reload()
-    first.becomes("ready")
-    assert first.evaluate("mark") == ["old", "old"]
+    # An engine may load a page past its service worker, as WebKit does when the worker does not start in time. The page
+    # is then the new export's, whole; an offer never seen in three sites is a fault.
+    for attempt in range(3):
+        folder = Path(shutil.copytree(exported_page(tested), tmp_path / f"site{attempt}"))
+        first, other = visit_twice_and_publish(engine, served, folder, tested.task)
+        if mark(first) == ["old", "old"]:
+            break
+        engine.close_tabs()
+    else:
+        raise AssertionError("the reloaded page was never the one that its service worker keeps")
     first.click("update")
     first.until("globalThis.mark?.[0] === 'new'")
     first.becomes("ready")
-    assert first.evaluate("mark") == ["new", "new"]
+    assert mark(first) == ["new", "new"]
     USES[tested.task](first)
     assert '"old"' in other.evaluate("fetch('model/model.js').then((response) => response.text())")
     USES[tested.task](other)
     other.reload()
     other.becomes("ready")
-    assert other.evaluate("mark") == ["new", "new"]
+    assert mark(other) == ["new", "new"]
