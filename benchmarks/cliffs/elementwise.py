@@ -220,15 +220,9 @@ def reductions() -> Iterator[Work]:
         "var": (lambda x, axis: x.var(axis), lambda n: needs(5 * n)),
     }
     for name, (reduce, needed) in of.items():
-        position = (
-            "a position is a second pass: two comparisons (NaN is one), a choice and a maximum behind the maximum"
-        )
-        beyond = position if name == "argmax" else ""
         for axis in (0, 1):
-            yield alike(
-                f"{name}-axis-{axis}-1003", square, lambda x, r=reduce, a=axis: r(x, a), needed(count), beyond=beyond
-            )
-        yield alike(f"{name}-middle-axis", cube, lambda x, r=reduce: r(x, 1), needed(in_cube), beyond=beyond)
+            yield alike(f"{name}-axis-{axis}-1003", square, lambda x, r=reduce, a=axis: r(x, a), needed(count))
+        yield alike(f"{name}-middle-axis", cube, lambda x, r=reduce: r(x, 1), needed(in_cube))
     yield alike("sum-all-4m", normal((MANY,)), lambda x: x.sum(), needs(MANY))
     yield alike("max-all-4m", normal((MANY,)), lambda x: x.max(), needs(max=MANY))
     yield alike("argmax-all", normal((1 << 20,)), lambda x: x.argmax(), needs(2 << 20))

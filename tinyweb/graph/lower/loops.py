@@ -35,6 +35,7 @@ from tinyweb.graph.lower.constructors import index_const, is_const, tile_index
 from tinyweb.graph.lower.exchange import Exchange
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
 from tinyweb.graph.lower.held_sums import HeldSums
+from tinyweb.graph.lower.last_found import last_found
 from tinyweb.graph.lower.staging import Staging, close_loops, staged_index
 from tinyweb.graph.lower.steps import first_steps, steps_before
 from tinyweb.graph.optimize.instructions import Instruction, Match, matrix_of
@@ -89,8 +90,7 @@ class _Sums:
 
 @dataclass(frozen=True)
 class _Late:
-    """The factors of a product: weights that a step has stored in registers, and values in one of the slots of shared
-    memory."""
+    """The factors of a product: weights that a step has stored in registers, and values in a slot of shared memory."""
 
     factors: tuple[UOp, ...]
     weights: UOp
@@ -126,7 +126,7 @@ class _Reduces(Staging):
         self.before = steps_before(self.kernel)
         self.first = first_steps(self.kernel, self.before)
         self.users = users([self.kernel])
-        # sums that are rescaled: their registers, the index of one, and what has been done at the end of a step
+        # sums that are rescaled: their registers, the index of one, and the end of a step
         self.joined: dict[UOp, tuple[UOp, UOp, tuple[UOp, ...]]] = {}
         self.begun: list[UOp] = []  # products of a step that go on while threads do
         self.ended: dict[UOp, Callable[[tuple[UOp, ...]], tuple[UOp, ...]]] = {}  # … and what follows those of the last
@@ -239,11 +239,14 @@ class _Reduces(Staging):
             return _Sums(updates, *result)
         if not loops:
             return self._over_lanes(u, value, lanes)
-        kept = self._kept(value, lanes)
+        found = last_found(value, loops) if u.arg is Ops.MAX else None
+        kept = lanes if found else self._kept(value, lanes)
         inner = self._over_lanes(u, value, [r for r in lanes if r not in kept])
         acc, index = self._accumulator(u, inner, kept)
         inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
-        return _Sums((inside.store(index, accumulate(u.arg, inside.load(index), inner)),), acc, index, kept)
+        sums = inside.load(index)
+        total = found[0].where(found[1], sums) if found else accumulate(u.arg, sums, inner)
+        return _Sums((inside.store(index, total),), acc, index, kept)
 
     def _matrices(
         self, u: UOp, instruction: Instruction, match: Match, lanes: list[UOp], outer: list[UOp], loops: list[UOp]
