@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise, product
 from math import gcd, prod
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp, is_lane, nested
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, UOp, is_lane, nested
 from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.actions import Bind, Reorder, Split, inner_part
 from tinyweb.graph.optimize.analysis import Analysis, even, largest_divisor, power_of_two
@@ -110,7 +110,8 @@ def delinearize(b: Builder) -> None:
 
 def blocks_of(b: Builder, r: UOp, at: tuple[int, ...], choices: int) -> int:
     """Blocks that each part between borders of an axis is cut into, a thread for each, such that least is done twice,
-    which is for parts with a common divisor nothing; 0 where a choice costs less, as fewer `choices` do.
+    which is for parts with a common divisor nothing: of such the most, or the fewest where all would compute something
+    alike; 0 where a choice costs less, as fewer `choices` do.
     """
     k, size = b.k, b.k.size(r)
     sizes, along = [end - start for start, end in pairwise((0, *at, size))], any(k.contiguous(s, r) for s in k.stores)
@@ -119,6 +120,7 @@ def blocks_of(b: Builder, r: UOp, at: tuple[int, ...], choices: int) -> int:
     functions = sum(u.op in FUNCTIONS and r in u.ranges for u in k.nodes)
     chosen = 1 if 0 < functions < chosen else chosen  # a function of what was chosen is dear to do twice
     spare, part = size // SPARE if chosen >= choices else 0, gcd(*sizes)
+    alike = any(u.op in ELEMENTWISE and u.dtype.is_float and u.ranges and r not in u.ranges for u in k.nodes)
     enough = b.target.busy_threads // SPARSE * size // max(k.volume(k.outputs), 1)
     for lanes in (b.target.vector_lanes, 1) if along and part % b.target.vector_lanes == 0 else (1,):
         found = []  # what is computed, and blocks
@@ -127,9 +129,9 @@ def blocks_of(b: Builder, r: UOp, at: tuple[int, ...], choices: int) -> int:
             near = not along or blocks * lanes >= NARROW or (size <= NARROW and chosen >= CHOSEN)
             busy = blocks >= enough and near
             if busy and steps <= NARROW and blocks * steps * lanes <= size + spare:
-                found.append((blocks * steps * lanes, -blocks))
+                found.append((blocks * steps * lanes, blocks if alike else -blocks))
         if found:
-            return -min(found)[1]
+            return abs(min(found)[1])
     return 0
 
 
