@@ -86,6 +86,16 @@ def test_values(case: str, keys: int) -> None:
     np.testing.assert_allclose(got, theirs(scores(q, k)) @ v, rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize("keys", [1187, 1500])
+@pytest.mark.parametrize("last", [np.inf, np.nan])
+def test_an_infinite_last_value(keys: int, last: float) -> None:
+    """It is not read again beyond the end, where a weight of 0 would make it NaN."""
+    oracle, (q, k, v) = Oracle(), arrays(2, 3, keys, 64)
+    v[:, -1, 3] = last
+    got = computed(oracle, scores(oracle.tensor(q), oracle.tensor(k)).softmax(-1) @ oracle.tensor(v))
+    np.testing.assert_allclose(got, weights(scores(q, k)) @ v, rtol=1e-3, atol=2e-5)
+
+
 def test_a_row_of_which_nothing_is_seen() -> None:
     oracle, (q, k, v) = Oracle(), arrays(2, 1, 1100, 64)
     mask = oracle.tensor(np.arange(2).reshape(2, 1, 1) == 0)

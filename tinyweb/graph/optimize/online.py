@@ -33,7 +33,7 @@ from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import along_row, filling, gate_loads, replace_in_order, split_dim, stage_of
-from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
+from tinyweb.graph.schedule.attention import Softmax, Weighted, is_minus_infinity, softmaxes
 from tinyweb.graph.symbolic import clauses, divides, simplify, split_by
 from tinyweb.graph.symbolic.compare import negated
 from tinyweb.graph.symbolic.rules import holds
@@ -145,6 +145,7 @@ class _Steps:
         self.size = row.src[0]
         begin, end = visible(softmax.score, row) if action.skip else (None, None)
         self.walked = self.size if end is None else self.size.minimum(end)
+        self.ends = _bounds(softmax.score, row)[1] if action.skip else []
         # vectors of keys begin where those of the whole row do
         self.first = UOp.const(0, dtypes.index) if begin is None else begin // ALIGNED * ALIGNED
         blocks = simplify((self.walked - self.first + (block - 1)).maximum(0) // block)
@@ -216,7 +217,8 @@ class _Steps:
                 value = UOp(Ops.REDUCE, self.dtype, (weight, *beside), Ops.ADD) if beside else weight
                 loops += [r for r in mine if r not in beside]
             else:
-                value = substitute(s.value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
+                value = s.value if alone else self._walked_value(s)
+                value = substitute(value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
                 value = self._inside(value, s.row) if self.fragments is not None else value
                 value = substitute(value, {s.row: self._at(begin + place)} | self.inner).cast(self.dtype)
                 value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
@@ -230,6 +232,14 @@ class _Steps:
                 total = self._divided(total, divisor)
             table[s.reduce] = self._stored_later(total).cast(s.reduce.dtype)
         return replace_in_order(kernel, table)
+
+    def _walked_value(self, s: Weighted) -> UOp:
+        """A weighted value without its condition, where that says no more than that the walk has not ended."""
+        if self.fragments is not None or s.value.op is not Ops.WHERE:
+            return s.value
+        row = self.softmax.row
+        bounds = [_bound(simplify(substitute(c, {s.row: row})), row) for c in clauses(s.value.src[0])]
+        return s.value.src[1] if all(b is not None and b[1] and b[0] in self.ends for b in bounds) else s.value
 
     def _exponential(self, x: UOp, less: UOp) -> UOp:
         """exp(x - less). Of what is rounded to a narrow type no more digits are asked for than sums of all weights
@@ -374,6 +384,17 @@ def _is_moderate(softmax: Softmax) -> bool:
 def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
     """The first step of `row` and the one behind the last beyond which all scores are -inf, as far as they are known.
     They vary over loops and the grid, and hold for all lanes and threads."""
+    begin, end = (
+        reduce(merge, some) if some else None for some, merge in zip(_bounds(score, row), (UOp.maximum, UOp.minimum))
+    )
+    return (
+        simplify(begin.maximum(0)) if begin is not None else None,
+        simplify(end.maximum(0)) if end is not None else None,
+    )
+
+
+def _bounds(score: UOp, row: UOp) -> tuple[list[UOp], list[UOp]]:
+    """What each condition of a score says of the first step, and of the one behind the last."""
     bounds: tuple[list[UOp], list[UOp]] = ([], [])
     score = simplify(score)  # comparisons in their canonical form
     while score.op is Ops.CAST or (score.op is Ops.WHERE and score.dtype.is_float):
@@ -388,11 +409,7 @@ def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
             score = b if masked else a
         else:
             score = score.src[0]
-    begin, end = (reduce(merge, some) if some else None for some, merge in zip(bounds, (UOp.maximum, UOp.minimum)))
-    return (
-        simplify(begin.maximum(0)) if begin is not None else None,
-        simplify(end.maximum(0)) if end is not None else None,
-    )
+    return bounds
 
 
 def _bound(clause: UOp, row: UOp) -> tuple[UOp, bool] | None:

@@ -176,12 +176,13 @@ class LongReductions:
             values[u] = self._reduced(u, self._moved(u.src[0], _longest(u)))
             less = values[u].equal(-math.inf).where(UOp.const(0, u.dtype), values[u])
             for s in self._sums(u):
-                # a weight that columns share is 0 beyond the end, so that none of them asks where that is
+                # weights that columns share are 0 beyond the end, so that their sum does not ask where that is; what
+                # they weigh may be infinite there
                 shared = bool(self.softmaxes[u].columns)
                 score = self._moved(s.score, s.row)
                 score = self._inside(s.row, score, Ops.MAX) if shared else score
                 value = self._moved(s.value, s.row, {s.exponential: (score - less).alu(Ops.EXP)})
-                values[s.reduce] = self._reduced(s.reduce, value, not shared)
+                values[s.reduce] = self._reduced(s.reduce, value, not (shared and s.alone))
         kernel, found = self._store(values, self.part)
         totals = dict(self.totals)
         for u in level:
