@@ -51,9 +51,9 @@ PAIRS = (
     "the first elements of blocks are compared with each other in pairs, side by side: the comparisons of a tournament "
     "are fewer, but come one after the other, with a launch for each round"
 )
-DIGITS = (
-    "each digit of all keys is looked at, for which of them still matter depends on the data, as the size of no launch "
-    "does"
+BITS = (
+    "for each bit of the key all others are compared with it, in a few launches: which of them still matter depends on "
+    "the data, as the size of no launch does"
 )
 COUNTS = (
     "the counts of 256 digits are added up for rows of 100: fewer digits would be more passes, of five launches each"
@@ -86,7 +86,7 @@ def sorts() -> Iterator[Work]:
     # selection compares about 1.5 n times (Floyd and Rivest, Expected Time Bounds for Selection, 1975)
     count = 200 * 1003
     yield alike(
-        "median-1003", distinct(200, 1003), lambda x: x.median(-1)[0], needs(1.5 * count, key=count), beyond=DIGITS
+        "median-1003", distinct(200, 1003), lambda x: x.median(-1)[0], needs(1.5 * count, key=count), beyond=BITS
     )
 
 

@@ -303,3 +303,25 @@ def test_order_statistics_of_upper_words(device: str) -> None:
     """Elements that differ in their upper words alone have no digit of the lower ones in common."""
     x = np.array([[(3 << 32) + 5] * 900 + [1 << 32] * 700], np.int64)
     assert Tensor(x, device=device).kthvalue(1000)[0].numpy() == np.sort(x)[0, 999]
+
+
+@pytest.mark.parametrize("n", [33, 300, 1003])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", ["f4", "f8", "i8", "u1"])
+def test_the_first_of_many_by_the_last_of_them(n: int, largest: bool, kind: str) -> None:
+    """Words of bits that do not divide a row, equal elements at the border, NaN."""
+    x = np.random.default_rng(n).integers(0, 9 if kind == "u1" else n, (3, n)).astype(kind)
+    if kind[0] == "f":
+        x[:, ::7] = np.nan
+    order = n - 1 - np.argsort(x[:, ::-1], 1, kind="stable")[:, ::-1] if largest else np.argsort(x, 1, kind="stable")
+    keys, bits = Tensor(x)._order_keys(largest)
+    for k in (1, n // 3, n - 1):
+        assert np.array_equal(keys._least(k, bits).numpy(), order[:, :k])
+
+
+@pytest.mark.parametrize("n", [7, 40, 700])
+def test_modes_in_rows_of_any_length(n: int) -> None:
+    x = np.random.default_rng(n).integers(-3, 4, (2, n))
+    values, places = Tensor(x).mode()
+    assert np.array_equal(values.numpy(), torch.tensor(x).mode()[0].numpy())
+    assert np.array_equal(np.take_along_axis(x, places.numpy()[:, None], 1)[:, 0], values.numpy())

@@ -116,6 +116,17 @@ class Selection(Random, Sorting):
         n = self._fixed(a, "mode")
         if n == 0:
             raise ValueError(f"mode: axis {axis} of {self.shape} has no elements")
+        turned = self.transpose(a, -1)
+        keys, bits = turned._rows()._order_keys(True)
+        if keys._is_short(bits):
+            keys = keys.contiguous()
+            often = keys.unsqueeze(-1).eq(keys.unsqueeze(-2)).sum(-1).contiguous()
+            most = often.eq(often.max(-1, keepdim=True))
+            least = most.where(keys, 0).max(-1, keepdim=True)  # in descending order its key is the largest
+            place = most.logical_and(keys.eq(least)).where(keys._iota(n), -1).max(-1, keepdim=True)
+            at = place._reshape((*turned.shape[:-1], 1)).transpose(a, -1)
+            found = self._gather(a, at), at
+            return found if keepdim else (found[0].squeeze(a), found[1].squeeze(a))
         values, order = self.sort(a)
         place = values._places(a)
         begins = values._along(a, 1, n).ne(values._along(a, 0, n - 1))._pad_along(a, 1, 0)

@@ -4,9 +4,8 @@ Elements are ordered by unsigned words: NaN is above everything, and equal eleme
 sorted by counting, for every pair, which comes first; others digit by digit from the lowest (Knuth, The Art of Computer
 Programming, volume 3, 5.2.5: radix sort), each pass a stable counting sort. A pass counts the digits of a block and
 numbers equal ones in one walk (FETCH_ADD), blocks side by side; sums of the counts say where each element goes.
-The first few are looked for in the blocks whose first elements are the first few, and single elements by counting the
-digits of those that agree in the digits before (radix selection); of more the last is
-looked for so, and those before it are sorted.
+The first few are looked for in the blocks whose first elements are the first few, and single elements bit by bit, each
+by counting the keys that are less; of more the last is looked for so, and those before it are sorted.
 
 The gradient of what is sorted is a gather through the inverse permutation.
 """
@@ -27,7 +26,8 @@ from tinyweb.graph.schedule.work import LAUNCH
 
 DIGIT = 8  # bits of a digit: so many counts of a block are about as many as its elements
 PAIR, STEP, COUNT = 1, 12, 3  # costs of a pair of keys; of a key in a pass, and of a count: steps of a reduction
-SELECT = 4  # cost of a key in a pass of a selection
+ROUND = 8  # bits of a selected key that one kernel finds
+WORD = 32  # bits that say of as many keys whether they are selected
 BLOCKS = 16  # at least so many are compared with each other at once
 KERNELS = 5  # launches of a pass
 _WORDS: dict[int, DType] = {32: dtypes.uint32, 64: dtypes.uint64}
@@ -135,10 +135,12 @@ class Sorting(Gathering, Scan):
     # below, `self` is (rows, n), keys of `bits` bits unless it says otherwise
     def _order(self, bits: int) -> Self:
         """(rows, n): which key comes i-th."""
+        return self._ranks()._inverse() if self._is_short(bits) else self._by_digits(bits)
+
+    def _is_short(self, bits: int) -> bool:
+        """Whether comparing all pairs of a row costs less than sorting its digits."""
         rows, n = self._fixed(0, "sort"), self._fixed(1, "sort")
-        if n < 2 or _by_pairs(rows, n) <= _by_digits(rows, n, bits):
-            return self._ranks()._inverse()
-        return self._by_digits(bits)
+        return n < 2 or _by_pairs(rows, n) <= _by_digits(rows, n, bits)
 
     def _ranks(self, place: Self | None = None) -> Self:
         """How many keys of its row come before each: of equal ones those of a lower place, or position."""
@@ -223,14 +225,43 @@ class Sorting(Gathering, Scan):
         return chosen
 
     def _least(self, k: int, bits: int) -> Self:
-        """(rows, k): the positions of the least k keys, in order: what comes before the k-th, and then sorted."""
-        keys = self.contiguous()
-        last = self._iota(1).add(k - 1)._broadcast_to((self._fixed(0, "topk"), 1))
-        found, equal_ones = keys._selected_key(last, bits)
-        equal = keys.eq(found)
-        taken = keys.less(found).logical_or(equal.logical_and(equal.cumsum(1).le(equal_ones.add(1))))
-        place = taken.where(taken.cumsum(1).sub(1), k)._inverse(k)
-        return place._pick(keys._pick(place, 1)._order(bits), 1)
+        """(rows, k): the positions of the least k keys, in order: those before the k-th, then the first that equal it.
+
+        Bits of words say which they are; the i-th of them is in the word before whose end more than i bits are set.
+        """
+        rows, n = self._fixed(0, "topk"), self._fixed(1, "topk")
+        keys, count = self.contiguous(), -(-n // WORD)
+        found = keys._selected_key(self._iota(1).add(k - 1)._broadcast_to((rows, 1)), bits).unsqueeze(1)
+        row = keys.unsqueeze(1)
+        equal = self._iota(2)._reshape((2, 1)).eq(1)
+        flags = equal.where(row.eq(found), row.less(found))._pad_along(2, 0, count * WORD - n)
+        flags = flags._reshape((rows, 2 * count, WORD))
+        bit = self._iota(WORD).cast(dtypes.uint32)
+        words = flags.where(bit.full_like(1).bitwise_left_shift(bit), 0).sum(-1).contiguous()
+        until = flags.sum(-1).cumsum(1).contiguous()
+        wanted = self._iota(k)._broadcast_to((rows, k))
+        at = until._insertion(wanted, after=True)
+        before = until._pad_along(1, 1, 0)._pick(at, 1)
+        place = words._pick(at, 1)._set_bit(wanted.sub(before))
+        place = at.ge(count).where(at.sub(count), at).mul(WORD).add(place).contiguous()
+        first = keys._pick(place, 1)
+        if first._is_short(bits):
+            return first._ranks()._inverse(place=place)
+        return place._pick(first._by_digits(bits), 1)
+
+    def _set_bit(self, i: Self) -> Self:
+        """Where the i-th of the bits that are set in words of 32 is."""
+        counts = [self]
+        for width in (1, 2, 4, 8):  # of 2, 4, 8 and 16 bits side by side
+            mask = sum(((1 << width) - 1) << at for at in range(0, WORD, 2 * width))
+            x = counts[-1]
+            counts.append(x.bitwise_and(mask).add(x.bitwise_right_shift(width).bitwise_and(mask)))
+        at = self.full_like(0)
+        for width, count in zip((16, 8, 4, 2, 1), reversed(counts)):
+            low = count.bitwise_right_shift(at).bitwise_and((1 << width) - 1).cast(dtypes.int32)
+            above = low.le(i)
+            i, at = above.where(i.sub(low), i), above.where(at.add(width), at)
+        return at.cast(dtypes.int32)
 
     def _order_statistic(self, axis: int, rank: Self) -> tuple[Self, Self]:
         """(value, position) of the element that so many others along an axis precede in order; `rank` is int32, with
@@ -243,36 +274,30 @@ class Sorting(Gathering, Scan):
     def _selected(self, rank: Self, bits: int) -> Self:
         """The position of the key of each row that `rank` (rows, 1) others precede, the first of equal ones."""
         rows, n = self._fixed(0, "order statistic"), self._fixed(1, "order statistic")
-        if _by_pairs(rows, n) <= _by_digits(rows, n, bits):
+        if _by_pairs(rows, n) <= _by_bisection(rows, n, bits):
             return self._ranks()._inverse()._pick(rank, 1)
         keys = self.contiguous()
-        found, _ = keys._selected_key(rank, bits)
-        behind = keys.eq(found).where(self._iota(n).flip(0), -1).max(-1, keepdim=True)
+        behind = keys.eq(keys._selected_key(rank, bits)).where(self._iota(n).flip(0), -1).max(-1, keepdim=True)
         return behind.neg().add(n - 1)
 
-    def _selected_key(self, rank: Self, bits: int) -> tuple[Self, Self]:
-        """The key of each row that `rank` (rows, 1) others precede in order, and how many of these equal it: its
-        digits from the highest, each by counting those of the keys that begin alike."""
-        rows, n = self._fixed(0, "order statistic"), self._fixed(1, "order statistic")
-        passes, width, _ = _digits(rows, n, bits)
-        bins, keys = 1 << width, self
-        found: Self | None = None
-        zeros = rank._new(UOp.const(0, dtypes.int32))._broadcast_to((rows, bins))
-        ones = rank._new(UOp.const(1, dtypes.int32))._broadcast_to((rows, n))
-        for p in reversed(range(passes)):
-            # keys that begin otherwise have no digit: what they differ by, unsigned, is more than all digits are
-            digit = keys if found is None else keys.sub(found)
-            digit = digit.bitwise_right_shift(p * width) if p else digit
-            digit = digit if bits <= 32 else digit.less(bins).where(digit, bins)
-            digit = digit.cast(dtypes.uint32).bitcast(dtypes.int32).contiguous()
-            counts = rank._new(UOp(Ops.SCATTER, dtypes.int32, (zeros.uop, digit.uop, ones.uop), (1, Ops.ADD)))
-            until = counts.cumsum(1)
-            at = until._insertion(rank, after=True)
-            rank = rank.sub(until._pick(at.sub(1), 1)).contiguous()
-            at = at.cast(keys.dtype).bitwise_left_shift(p * width)
-            found = (at if found is None else found.add(at)).contiguous()
-        assert found is not None
-        return found, rank
+    def _selected_key(self, rank: Self, bits: int) -> Self:
+        """The key of each row that `rank` (rows, 1) others precede in order: its bits from the highest, each by
+        counting the keys below it.
+
+        What is found so far is followed by a bit that is set, and zeros: the next candidate, which says by itself how
+        far it is, so that the kernels of all `ROUND` bits are one program.
+        """
+        rows = self._fixed(0, "order statistic")
+        rounds = -(-bits // ROUND)
+        found = self._constant(1 << (rounds * ROUND - 1))._broadcast_to((rows, 1)).contiguous()
+        for _ in range(rounds):
+            step = found.bitwise_and(found.bitwise_not().add(1))
+            for _ in range(ROUND):
+                is_set = self.less(found).sum(-1, keepdim=True).le(rank)
+                found, step = is_set.where(found, found.sub(step)), step.bitwise_right_shift(1)
+                found = found.add(step)
+            found = found.contiguous()
+        return found
 
     def _insertion(self, wanted: Self, after: bool) -> Self:
         """Where values belong in this sorted last axis (int32): before equal elements, or after them."""
@@ -319,12 +344,15 @@ def _by_digits(rows: int, n: int, bits: int) -> int:
     return passes * (KERNELS * LAUNCH + rows * (STEP * n + COUNT * blocks * (1 << width)))
 
 
+def _by_bisection(rows: int, n: int, bits: int) -> int:
+    """What finding a key by its bits costs, in steps of a reduction."""
+    return rows * n * bits + (2 + -(-bits // ROUND)) * LAUNCH
+
+
 def _by_selection(rows: int, n: int, k: int, bits: int) -> int:
     """What finding the first k of n by the k-th costs, in steps of a reduction."""
-    passes, width, _ = _digits(rows, n, bits)
-    select = passes * (KERNELS * LAUNCH + rows * (SELECT * n + COUNT * (1 << width)))
     order = min(_by_pairs(rows, k), _by_digits(rows, k, bits))
-    return select + KERNELS * LAUNCH + rows * STEP * n + order
+    return _by_bisection(rows, n, bits) + KERNELS * LAUNCH + rows * (COUNT * n + STEP * k) + order
 
 
 def _block_sizes(rows: int, n: int, k: int) -> list[int]:
