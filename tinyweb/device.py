@@ -360,8 +360,7 @@ def recording(first_storage: int, target: Target | None = None) -> Iterator[Reco
         _recorder.reset(token)
 
 
-def current_recorder() -> Recorder | None:
-    return _recorder.get()
+current_recorder: Callable[[], Recorder | None] = _recorder.get
 
 
 @contextmanager

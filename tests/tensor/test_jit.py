@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ import pytest
 from tinyweb import Tensor, Variable, jit
 from tinyweb.array.storage import readers_beside_memory
 from tinyweb.device import on_replay
+from tinyweb.graph.schedule.views import view_base
+from tinyweb.memory import BUFFERS
 from tinyweb.tracing import capture
 
 
@@ -219,3 +222,43 @@ def test_replays_look_at_no_constants() -> None:
     constant, pending = Tensor(2.0), Tensor([1.0, 2.0]).realize() * 3
     looked_at = {id(t) for t in readers_beside_memory()}
     assert id(constant) not in looked_at and id(pending) in looked_at
+
+
+def test_small_results_take_the_memory_of_those_that_nobody_holds() -> None:
+    """New tensors in every call; what holds a result, be it a view, a pending value or a function that was traced with
+    it, keeps its memory from being written again."""
+    f = jit(lambda x: (x.cumsum(0), x * 2))
+
+    def at(x: float) -> tuple[Tensor, Tensor]:
+        return f(Tensor(np.full(3, x, np.float32)))
+
+    seen = {id(BUFFERS.get(view_base(at(k)[1].uop))) for k in range(12)}
+    assert len(seen) <= 3  # of 12 results
+    view, pending = at(1)[1][1:], at(2)[1] + 1
+    weights = [at(3)[1]]
+    g = jit(lambda x: x + weights[0])
+    g(Tensor([1.0, 1, 1]))
+    weights.clear()
+    updated, held = at(4)[1], []
+    updated[0] = 9
+    for k in range(10, 20):
+        running, doubled = at(k)
+        assert running.tolist() == [k, 2 * k, 3 * k] and doubled.tolist() == [2 * k] * 3
+        held.append(doubled)
+    assert [h.tolist()[0] for h in held] == [2 * k for k in range(10, 20)]
+    assert view.tolist() == [2, 2] and pending.tolist() == [5] * 3 and updated.tolist() == [9, 8, 8]
+    assert g(Tensor([1.0, 1, 1])).tolist() == [7] * 3
+
+
+def test_replays_of_small_functions_call_little_python() -> None:
+    x, calls = Tensor(np.ones((2, 3), np.float32)), list[str]()
+    f = jit(lambda x: x.softmax(-1))
+    for _ in range(4):
+        f(x)
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        f(x)
+    finally:
+        sys.setprofile(before)
+    assert len(calls) <= 16, calls  # 64 where everything was decided in each call

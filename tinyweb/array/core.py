@@ -83,9 +83,9 @@ class TensorCore(Value):
         self.storage.memory = stored.buffer
         return stored
 
-    def _begin(self, beside: bool = True) -> None:
+    def _begin(self) -> None:
         self.requires_grad, self.grad = False, None
-        remember(self, beside)
+        remember(self)
 
     @staticmethod
     def _store(array: npt.NDArray[Any], dtype: DType, device: str) -> UOp:
@@ -135,7 +135,8 @@ class TensorCore(Value):
         is a view of that storage's memory."""
         t = object.__new__(cls)
         t.uop, t.device, t.storage = uop, device, storage or Storage()
-        t._begin(beside)
+        t.requires_grad, t.grad = False, None
+        remember(t, beside)
         return t
 
     def _new(self, uop: UOp) -> Self:

@@ -85,6 +85,8 @@ def tensors_beside_memory() -> list[Value]:
 
 def readers_beside_memory() -> list[Value]:
     """Those of `tensors_beside_memory` that may read memory, if only for gradients: constants do not."""
+    if not _beside:  # in most calls of what is recorded
+        return []
     return [t for t in tensors_beside_memory() if _reads_memory(t.uop)]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 
 from tinyweb.toolchain import compile_shared
 
@@ -311,12 +312,9 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self._library = _library()
-        self._run = self._library.pool_run
         self._pool = self._library.pool_create(threads)
-
-    def run(self, launches: int, count: int) -> None:
-        """Carry out the `LaunchRecord`s at this address; returns when all have finished."""
-        self._run(self._pool, launches, count)
+        # carries out the `LaunchRecord`s at an address, so many; returns when all have finished
+        self.run: Callable[[int, int], None] = functools.partial(self._library.pool_run, self._pool)
 
     def close(self) -> None:
         """Stop the threads."""
