@@ -102,7 +102,7 @@ def check(program: Program, target: Target, source: st.DataObject, how: str = "r
             check_bounds(lower(scheduled[k], target), target, effort)
     values = {name: at for name, (_, _, at) in program.variables.items()}
     read = carry_out(plan, scheduled, target, held, values)
-    written = {call.buffers[0] for call in plan.calls} | set(held)
+    written = set(held).union(*(call.written for call in plan.calls))
     for name, t in outputs.items():
         want, buffer = program.values[name], t.uop.buffer
         if want.array.size == 0:

@@ -69,6 +69,15 @@ def wrapped(value: z3.ArithRef, dtype: DType) -> z3.ArithRef:
     return (value - low) % (1 << dtype.bits) + low
 
 
+def computed_lane(vector: UOp, i: int) -> tuple[UOp, ...]:
+    """A lane of a vector, as it is computed for that lane alone; nothing where it is read or comes out of a loop."""
+    if vector.op is Ops.STACK:
+        return (vector.src[i],)
+    if vector.op not in ELEMENTWISE:
+        return ()
+    return (vector.replace(src=tuple(UOp(Ops.LANE, s.dtype, (s,), i) if s.shape else s for s in vector.src)),)
+
+
 class Numbers(Terms):
     """Integers and bools; of floats nothing is known. With `elements`, an element of memory that the kernel does not
     write is one value in all loads whose gates hold; this takes longer."""
@@ -79,6 +88,8 @@ class Numbers(Terms):
         self.loaded: dict[tuple[UOp, UOp], list[tuple[z3.BoolRef, z3.ArithRef]]] = {}
 
     def looks_into(self, u: UOp) -> tuple[UOp, ...]:
+        if u.op is Ops.LANE:
+            return computed_lane(u.src[0], u.arg)
         return u.src[2:] if self._reads_an_element(u) else ()
 
     def _reads_an_element(self, u: UOp) -> bool:
@@ -88,6 +99,8 @@ class Numbers(Terms):
         return u.src[0].arg.slot > 0 and (not u.shape or bool(u.lanes))
 
     def one(self, u: UOp, src: list[z3.ExprRef]) -> z3.ExprRef:
+        if u.op is Ops.LANE and src:
+            return src[0]
         if u.dtype.kind == "bool":
             return self._bool(u, src)
         if u.dtype.is_float or u.dtype.kind == "void":
@@ -102,8 +115,6 @@ class Numbers(Terms):
                 low, high = (0, src[0] - 1) if u.op is not Ops.VARIABLE else u.arg[1:]
                 self.facts += [x >= low, x <= high]
                 return x
-            case Ops.LANE:
-                return self.anything(u) if u.src[0].op is not Ops.STACK else self(u.src[0].src[u.arg])
         if self._reads_an_element(u):
             gate, value = src[0] if src else z3.BoolVal(True), self.anything(u)
             others = self.loaded.setdefault((u.src[0], u.src[1]), [])
