@@ -311,6 +311,23 @@ def test_eigenvalues_without_vectors(shape: tuple[int, ...]) -> None:
     assert shape[-1] > 64 or len({c.kernel for c in halvings}) <= 20
 
 
+def test_small_singular_values_have_all_digits() -> None:
+    """Of a matrix that is bidiagonal already; below 2^-32 of the largest they are 0. No vectors are computed."""
+    a = np.diag(np.float32([1, 3e-9, 1e-6, 1e-3, 0])) * np.float32(1e20)
+    np.testing.assert_allclose(Tensor(a).svdvals().numpy(), np.sort(np.diag(a))[::-1], rtol=1e-6)
+    np.testing.assert_allclose(Tensor(a[:4, :4]).cond().numpy(), 1 / 3e-9, rtol=1e-6)
+    assert Tensor(a).cond().item() == math.inf and Tensor(a).matrix_rank().item() == 3
+    assert math.isnan(Tensor(np.float32([[1, math.nan], [2, 3]])).cond().item())
+    wide_ = Tensor(np.diag([1.0, 1e-9, 3.0]))
+    np.testing.assert_allclose(wide_.svdvals().numpy(), [3, 1, 1e-9], rtol=1e-13)
+    wide_ = Tensor(np.diag([1e-18, 1e-14, 1e-200, 1.0]))
+    np.testing.assert_allclose(wide_.svdvals().numpy(), [1, 1e-14, 1e-18, 0], rtol=1e-13)
+    hilbert = Tensor(1.0 / (np.arange(8.0)[:, None] + np.arange(8.0) + 1))
+    np.testing.assert_allclose(hilbert.cond().item(), np.linalg.cond(hilbert.numpy()), rtol=1e-4)
+    x = Tensor(data(12, 12)).realize()
+    assert len(capture(x.cond).calls) < 110 and len(capture(x.matrix_rank).calls) < 110
+
+
 @pytest.mark.parametrize("upper", [False, True])
 def test_a_cholesky_factor_is_of_the_lower_triangle(upper: bool) -> None:
     """Whatever is above it, for a matrix wider than a vector."""

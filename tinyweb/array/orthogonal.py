@@ -323,7 +323,8 @@ class Orthogonal(Tridiagonal):
         return out_u._rounded(self), out_s._rounded(self), out_v.mT._rounded(self)
 
     def svdvals(self) -> Self:
-        """The singular values in descending order, each to within a rounding error of the largest."""
+        """The singular values in descending order, each to within a rounding error of the largest; those below 2^-32
+        of it (2^-64 in float64) are 0."""
         m, n = self._matrix("svd")
         if not 1 <= min(m, n) <= COUNTED or not self.numel():
             return self.svd(full_matrices=False)[1]

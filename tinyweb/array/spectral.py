@@ -30,7 +30,7 @@ class Spectral(Orthogonal):
         a = self._real()
         if 0 in a._matrix("matrix_rank"):
             return a.sum((-2, -1)).cast(dtypes.int32)
-        values = a.svd(full_matrices=False)[1]  # small ones to all digits
+        values = a.svdvals()
         return values.greater(a._tolerance(values, rtol, atol)).sum(-1)
 
     def pinv(self, rtol: float | None = None, atol: float | None = None) -> Self:
@@ -79,7 +79,7 @@ class Spectral(Orthogonal):
         norm of square matrices times that of their inverses."""
         m, n = self._matrix("cond")
         if p is None or p in (2, -2):
-            values = self._real().svd(full_matrices=False)[1]
+            values = self._real().svdvals()
             k = min(m, n)
             if k == 0:
                 raise ValueError(f"cond: {self.shape} has no singular values")

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from typing import Self
 
 from tinyweb.array.elimination import EPSILON, Elimination
+from tinyweb.dtype import dtypes
 
 COUNTED = 64  # rows up to which the pivots of a count are written out in one kernel
+# below the largest singular value, within which others are told from 0
+OCTAVES = {dtypes.float32: 32, dtypes.float64: 64}
 EXTRA = 4  # halvings beyond the digits of the largest value
 
 
@@ -96,6 +99,28 @@ class Tridiagonal(Elimination):
         state = state.contiguous()
         return state._along(last, 0, n).add(state._along(last, n, n + 1).mul(0.5)).contiguous()
 
+    def _bisected_bits(self, n: int, count: Callable[[Self], Self]) -> Self:
+        """As `_bisected`, of values from 0 to `self` (…, 1), each to all its digits: the bits of positive floats are in
+        their order, so that halving what lies between those of two floats halves it in the logarithm. What is below
+        2^-OCTAVES of the largest is 0."""
+        last, whole = self.ndim - 1, dtypes.int32 if self.dtype is dtypes.float32 else dtypes.int64
+        digits = -round(math.log2(EPSILON[self.dtype])) + round(math.log2(OCTAVES[self.dtype]))
+        top = self.greater(0).where(self, 1.0).bitcast(whole)
+        least = top.sub(1 << digits).contiguous()
+        number = self._iota(n + 1)
+        # how far each is above the least, and behind them the length of all intervals
+        state = number.eq(n).where(1 << digits, least.mul(0))
+
+        def advanced(state: Self) -> Self:
+            half = state._along(last, n, n + 1).rshift(1)
+            middle = state.add(half)
+            beyond = count(least.add(middle).bitcast(self.dtype)).le(number.cast(self.dtype))
+            return number.eq(n).where(half, beyond.where(middle, state))
+
+        found = state._repeated(digits, advanced).contiguous()._along(last, 0, n)
+        values = found.eq(0).where(0.0, least.add(found).add(1).bitcast(self.dtype))
+        return values.add(self.mul(0.0)).contiguous()  # NaN stays
+
     def _symmetric_values(self) -> Self:
         """The eigenvalues (…, n) of symmetric matrices in ascending order."""
         diagonal, beside = (x.contiguous() for x in self._tridiagonal())
@@ -104,7 +129,8 @@ class Tridiagonal(Elimination):
         around = size._pad_along(last, 0, 1).add(size._pad_along(last, 1, 0))
         # all are within this distance of 0 (Gershgorin)
         bound = diagonal.abs().add(around).max(-1, keepdim=True).contiguous()
-        guard = bound._guard(1)
+        small = bound.mul(EPSILON[self.dtype] ** 2)
+        guard = small.contiguous(), small.mul(2.0).contiguous()
         entries = [diagonal._along(last, i, i + 1) for i in range(n)]
         squares = [beside._along(last, i, i + 1).square() for i in range(n - 1)]
 
@@ -125,7 +151,9 @@ class Tridiagonal(Elimination):
         size = above.abs()
         bound = diagonal.abs().add(size._pad_along(last, 0, 1).maximum(size._pad_along(last, 1, 0)))
         bound = bound.max(-1, keepdim=True).contiguous()
-        guard = bound._guard(2)
+        # pivots are nothing beside the square of the least value that is told from 0
+        small = bound.square().mul(EPSILON[self.dtype] ** 2 * 2.0 ** (-2 * OCTAVES[self.dtype]))
+        guard = small.contiguous(), small.mul(2.0).contiguous()
         entries = [diagonal._along(last, i, i + 1).square() for i in range(n)]
         squares = [above._along(last, i, i + 1).square() for i in range(n - 1)]
 
@@ -139,12 +167,7 @@ class Tridiagonal(Elimination):
                 below = below.add(negative)
             return below
 
-        return bound.mul(0.0)._bisected(bound, n, count)
-
-    def _guard(self, power: int) -> tuple[Self, Self]:
-        """What is nothing beside values of this size to the power, and twice that."""
-        small = (self if power == 1 else self.square()).mul(EPSILON[self.dtype] ** 2)
-        return small.contiguous(), small.mul(2.0).contiguous()
+        return bound._bisected_bits(n, count)
 
     def _signed(self, small: Self, twice: Self) -> tuple[Self, Self]:
         """Pivots, none of them 0, and 1 for those below: a vanishing one is."""
