@@ -187,12 +187,11 @@ class Traced:
             base, storage = r.base, r.storage  # memory from outside
             if at is not None:
                 base = bases[at]
-                if new is None:
-                    storage = given.storages[argument]  # type: ignore[index]
-                elif (known := storages[new]) is not None:
-                    storage = known
-                else:
-                    storage = storages[new] = Storage(base if owned else None)
+                if argument is not None:
+                    storage = given.storages[argument]
+                elif new is not None:
+                    known = storages[new]
+                    storage = storages[new] = Storage(base if owned else None) if known is None else known
             if view is None:
                 view = r.view
                 if at is not None or r.symbolic:

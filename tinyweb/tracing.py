@@ -211,7 +211,8 @@ class jit(Generic[T]):
             traced = self.traces[key] = self._trace(args, dict(sorted(kwargs.items())), given)
             for oldest in list(self.traces)[:-MOST_TRACES]:
                 self.traces.pop(oldest, None)
-        return traced.call(given, first)  # type: ignore[no-any-return]
+        result: T = traced.call(given, first)
+        return result
 
     def _trace(self, args: Any, kwargs: Any, given: Arguments) -> Traced:
         inputs = [new_buffer(b.arg.size, b.dtype, b.arg.spread) for b in given.buffers]
