@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tests.graph.lower.hand_kernels import (
@@ -17,11 +19,12 @@ from tests.graph.lower.hand_kernels import (
     linear,
     param,
     reduce,
+    run,
     softmax,
     total,
 )
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, UOp
+from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, UOp, as_index
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import (
     Action,
@@ -158,6 +161,18 @@ def test_a_split_that_does_not_divide_reads_no_further() -> None:
     (store,) = k.src
     assert len(store.src) == 4
     assert [len(u.src) for u in k.toposort() if u.op is Ops.LOAD] == [2, 2]
+
+
+@pytest.mark.parametrize("factor", [2.0, math.inf, math.nan])
+def test_zeros_beyond_the_end_meet_no_infinite_factor(factor: float) -> None:
+    """0 times an infinity is none: where a factor is not finite, a sum has a condition of its own."""
+    (r,) = axes(5, reduce=True)
+    k = kernel(param(0, 1).store(as_index(0), total(param(1, 5).load(r) * factor, r)))
+    split = apply(k, [Split("r0", 4)])
+    given = np.arange(1, 6, dtype=np.float32)
+    got = run(lower(split, interpreter_target()), interpreter_target(), [np.zeros(1, np.float32), given], {})
+    np.testing.assert_array_equal(got[0], [15 * factor])
+    assert any(u.op is Ops.WHERE for u in split.toposort()) == (not math.isfinite(factor))
 
 
 def test_an_overlap_gates_nothing() -> None:

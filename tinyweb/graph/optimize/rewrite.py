@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -182,7 +183,8 @@ class _Rebuild:
             return self.r in u.src[1].ranges
         if u.op is Ops.MUL:
             # a factor that is not zero there may be infinite
-            return all(self._zero_beyond(s) or s.op is Ops.CONST for s in u.src) and any(map(self._zero_beyond, u.src))
+            harmless = (self._zero_beyond(s) or (s.op is Ops.CONST and math.isfinite(s.arg)) for s in u.src)
+            return all(harmless) and any(map(self._zero_beyond, u.src))
         if u.op is Ops.ADD:
             return all(map(self._zero_beyond, u.src))
         return u.op is Ops.CAST and self._zero_beyond(u.src[0])
