@@ -17,6 +17,7 @@ from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.cuda.compile import compile_cuda
+from tinyweb.native_runtimes.protocol import Runtime
 from tinyweb.render_c import CUDA, render_gpu
 from tinyweb.tracing import capture
 
@@ -24,16 +25,18 @@ F32 = dtypes.float32
 
 
 def computed(
-    compute: Callable[..., Tensor], arrays: Sequence[np.ndarray], size: int, target: Target
-) -> tuple[Program, np.ndarray]:
-    """The only kernel of what is computed of arrays of different sizes, and what the interpreter gives for it."""
+    compute: Callable[..., Tensor], arrays: Sequence[np.ndarray], size: int, target: Target,
+    runtime: Runtime | None = None,
+) -> tuple[Program, np.ndarray]:  # fmt: skip
+    """The only kernel of what is computed of arrays of different sizes, and what a runtime (or the interpreter) gives
+    for it."""
     tensors = [Tensor.empty(*a.shape, dtype=BY_NAME[str(a.dtype)]) for a in arrays]
     (call,) = capture(lambda: compute(*tensors).realize(), target).calls
     program = program_for(call.kernel, target)
     params = sorted({u for u in program.uops if u.op is Ops.PARAM}, key=lambda u: u.arg.slot)
     given = [next(a for a in arrays if a.size == p.arg.size) for p in params[1:]]
     out = np.zeros(size, params[0].dtype.numpy)
-    return program, run(program, target, [out, *map(np.ascontiguousarray, given)], {})[0].astype(np.float32)
+    return program, run(program, target, [out, *map(np.ascontiguousarray, given)], {}, runtime)[0].astype(np.float32)
 
 
 def by_matrices(program: Program) -> bool:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from math import prod
+from math import inf, prod
 from operator import itemgetter
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Digit, Ops, Space, UOp, below
 from tinyweb.graph.ir.shared_matrices import BITS_IN_EITHER_ORDER
+from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.instructions import Instruction
@@ -71,13 +72,11 @@ def held_product(
         return False
     if not k.constant(*axes):
         return False
-    volumes = [k.volume(down) // k.size(axes[0]), k.volume(along) // k.size(axes[1])]
     # what is computed of the sums for each of the stores
     after = (
         u for s in k.stores for u in below([s.src[2]], lambda u: u not in k.reduces) if u.dtype is not dtypes.index
     )
     written = sum(FUNCTION if u.op in TRANSCENDENTAL else u.op in ELEMENTWISE for u in after)
-    groups, sizes = batches * volumes[0] * volumes[1], (k.size(axes[0]), k.size(axes[1]))
 
     def fits(choice: Choice) -> bool:
         instruction, (_, matrices) = choice
@@ -87,7 +86,14 @@ def held_product(
         few = 2 * sums <= b.target.thread_registers + 1 and sums * written <= MOST_WRITTEN
         return few and _with_tile(b, dominant, axes, *choice)
 
-    return b.first(b.options("tile", _tiles(sizes, instructions, groups)), fits)
+    return b.first(b.options("tile", _tiles(k, (along, down), batches, instructions)), fits)
+
+
+def idle(k: Analysis, both: tuple[list[UOp], list[UOp]], batches: int, instructions: tuple[Instruction, ...]) -> float:
+    """What the tiles of a product's columns and rows compute over what is wanted, of those that are chosen first."""
+    sizes = k.size(both[1][0]), k.size(both[0][0])
+    tiles = _tiles(k, both, batches, instructions)[:1]
+    return next((_again(sizes, extent(tile, i)) for i, tile in tiles), inf)
 
 
 def of_loads(reduce: UOp, instruction: Instruction) -> bool:
@@ -107,23 +113,36 @@ Tile = tuple[tuple[int, int], tuple[int, int]]
 Choice = tuple[Instruction, Tile]
 
 
-def _tiles(sizes: tuple[int, int], instructions: tuple[Instruction, ...], batches: int) -> list[Choice]:
-    """Tiles of so many rows and columns that leave not too much idle, best first: of those with enough workgroups the
-    largest; those for search alone come last."""
-    read = instructions[0].shared
+def _tiles(
+    k: Analysis, both: tuple[list[UOp], list[UOp]], batches: int, instructions: tuple[Instruction, ...]
+) -> list[Choice]:
+    """Tiles of columns and rows that leave not too much idle, best first: of those with enough workgroups the largest;
+    those for search alone come last."""
+    read, sizes = instructions[0].shared, (k.size(both[1][0]), k.size(both[0][0]))
+    batches *= prod(map(k.volume, both)) // prod(sizes)
     tiles = [((groups, 1), (matrices, 1)) for groups, matrices in WARPGROUPS] if read else [*TILES, *FURTHER_TILES]
     found: list[tuple[tuple[float, ...], Choice]] = []
     for order, (i, tile) in enumerate(product(instructions, tiles) if not read or sizes[0] >= FEWEST_ROWS else ()):
         whole = extent(tile, i)
-        groups = prod(-(-n // w) for n, w in zip(sizes, whole))
-        again = groups * prod(whole) / prod(sizes)
+        groups, again = prod(-(-n // w) for n, w in zip(sizes, whole)), _again(sizes, whole)
         few = groups * batches < ENOUGH
         if again <= (MOST_IDLE_ROWS if read else MOST_IDLE):
-            size = prod(whole) if few else -prod(whole)
+            size = prod(whole) if few else -prod(map(min, sizes, whole))
             # smaller tiles come first, where one leaves less idle
             wide = again > (LITTLE_IDLE if few else MOST_IDLE_ROWS)
-            found.append(((not read and order >= len(TILES), wide, few, size, again if read else 0, order), (i, tile)))
+            further, last = not read and order >= len(TILES), 0 if few and not read else again
+            found.append(((further, wide, few, size, last, order), (i, tile)))
     return [choice for _, choice in sorted(found, key=itemgetter(0))]
+
+
+def _again(sizes: tuple[int, int], tile: tuple[int, int]) -> float:
+    """What tiles compute of rows and columns over what is wanted."""
+    return prod(-(-n // w) * w / n for n, w in zip(sizes, tile))
+
+
+def idle_steps(steps: int, instruction: Instruction) -> float:
+    """Steps that an instruction computes over those that there are."""
+    return -(-steps // instruction.steps) * instruction.steps / steps
 
 
 def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
@@ -150,7 +169,7 @@ def _with_tile(b: Builder, dominant: UOp, axes: tuple[UOp, UOp], instruction: In
 def _with_blocks(b: Builder, dominant: UOp, instruction: Instruction, blocks: tuple[int, int, int]) -> bool:
     """Of so many bytes along the steps so many blocks in shared memory at a time, and of these some that are read."""
     k, steps, size, (row_bytes, slots, lag) = b.k, dominant.src[-1], instruction.steps, blocks
-    if -(-k.size(steps) // size) * size > MOST_IDLE_STEPS * k.size(steps):
+    if idle_steps(k.size(steps), instruction) > MOST_IDLE_STEPS:
         return False
     depth = max(row_bytes * 8 // instruction.operands[0].bits // size, 1)
     # what is read beyond the last step is multiplied too; to wait for a block takes half a step

@@ -13,10 +13,11 @@ from itertools import product
 from math import prod
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, is_lane, lane_count, nested
+from tinyweb.graph.optimize.actions import Reorder
 from tinyweb.graph.optimize.analysis import Analysis, fewest_steps, largest_divisor
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import MAX_TILE, excess
-from tinyweb.graph.optimize.for_matrices import ENOUGH, choices, held_product, of_loads
+from tinyweb.graph.optimize.for_matrices import ENOUGH, LITTLE_IDLE, choices, held_product, idle, idle_steps, of_loads
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction, matrix_of
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -107,27 +108,76 @@ def product_in_registers(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     """Matrices that subgroups multiply in their registers, where the target does; whether this was such a product."""
     held = [i for i in b.instructions(held=True) if of_loads(dominant, i) and not i.first_held]
     held.sort(key=lambda i: i.operands[0].bits)  # those that nothing is widened for
-    both = product_of(b.k, dominant, outputs) if held else ([], [])
-    if not all(both) or min(map(b.k.volume, both)) < MATRIX:
+    return b.first(
+        b.options("instruction", choices(held)), lambda i: of_window(b, dominant, i) or whole(b, dominant, i)
+    )
+
+
+def whole(b: Builder, dominant: UOp, instructions: tuple[Instruction, ...]) -> bool:
+    """… by these instructions, of the steps of the innermost axis. Lines of an image become one axis where tiles of
+    single ones would compute more that nobody asks for."""
+    k, (both, batches) = b.k, operands(b.k, dominant)
+    if not all(both) or min(map(k.volume, both)) < MATRIX:
         return False
-    batches = b.k.volume([r for r in outputs if r not in both[0] + both[1]])
-    return any(held_product(b, dominant, *both, batches, i) for i in b.options("instruction", choices(held)))
+    for fuse in filter(None, (lines(b, axes) for axes in both)):
+        mark = b.mark()
+        b.rewrite(fuse)
+        if b.k.dominant is not None:
+            fused, _ = operands(b.k, b.k.dominant)
+            if all(fused) and idle(b.k, fused, batches, instructions) * DIVIDED < idle(k, both, batches, instructions):
+                return whole(b, b.k.dominant, instructions)
+        b.back(mark)
+    return held_product(b, dominant, *both, batches, instructions)
+
+
+def operands(k: Analysis, dominant: UOp) -> tuple[tuple[list[UOp], list[UOp]], int]:
+    """Columns and rows of a product, and how many such products there are."""
+    outputs = [r for r in k.outputs if r in dominant.ranges]
+    both = product_of(k, dominant, outputs)
+    return both, k.volume([r for r in outputs if r not in both[0] + both[1]])
+
+
+def lines(b: Builder, axes: list[UOp]) -> Fuse | None:
+    """What makes one axis of the lines of an image: the next axis in memory of those of an operand, and its first."""
+    k, inner = b.k, axes[0]
+    store = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
+    outer = next((r for r in axes[1:] if k.step(store, r) == k.step(store, inner) * k.size(inner)), None)
+    if outer is None or not k.constant(outer, inner):
+        return None
+    fuse = Fuse(outer.arg.name, inner.arg.name)
+    return fuse if b.legal(fuse) else None
+
+
+def of_window(b: Builder, dominant: UOp, instructions: tuple[Instruction, ...]) -> bool:
+    """… of the steps of all axes as one, where the innermost one is too short for the instruction, as the window of a
+    convolution is: in the order in which they lie in memory, that of the operand with fewest axes first."""
+    k, axes = b.k, list(dominant.src[1:])
+    if len(axes) == 1 or not k.constant(*axes) or idle_steps(k.size(axes[-1]), instructions[0]) <= LITTLE_IDLE:
+        return False
+    loads = sorted(k.loads_of(dominant), key=lambda u: len(u.src[1].ranges))
+    orders = dict.fromkeys(tuple(sorted(axes, key=lambda r: -abs(k.step(u, r)))) for u in loads)
+
+    def fused(order: tuple[UOp, ...]) -> bool:
+        names = [r.arg.name for r in order]
+        if not b.attempt(Reorder(tuple(names)), *(Fuse(names[0], name) for name in names[1:])):
+            return False
+        b.rewrite()
+        return b.k.dominant is not None and whole(b, b.k.dominant, instructions)
+
+    return b.first(orders, fused)
 
 
 def fused_columns(b: Builder, along: list[UOp], tile: tuple[Side, Side]) -> bool:
     """Whether the lines of an image became one axis, as tiles of single ones would compute more that nobody asks for
     than dividing positions again costs."""
-    k, mark, inner = b.k, b.mark(), along[0]
-    store = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
-    outer = next((r for r in along[1:] if k.step(store, r) == k.step(store, inner) * k.size(inner)), None)
-    if outer is None or not k.constant(outer) or not b.attempt(Fuse(outer.arg.name, inner.arg.name)):
+    fuse, mark = lines(b, along), b.mark()
+    if fuse is None:
         return False
-    b.rewrite()
+    b.rewrite(fuse)
     if b.k.dominant is not None:
-        outputs = [r for r in b.k.outputs if r in b.k.dominant.ranges]
-        both = product_of(b.k, b.k.dominant, outputs)
-        whole = tile_of(b, *both, k.volume([r for r in outputs if r not in both[0] + both[1]])) if all(both) else None
-        if whole is not None and _idle(*whole) * DIVIDED < _idle(*tile):
+        both, batches = operands(b.k, b.k.dominant)
+        fused = tile_of(b, *both, batches) if all(both) else None
+        if fused is not None and _idle(*fused) * DIVIDED < _idle(*tile):
             return True
     b.back(mark)
     return False

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import chain, count, takewhile
 from math import gcd, prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, axis_size, nest_key, substitute, users
 from tinyweb.graph.ir.shared_matrices import PATTERN
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, MATRIX_STEPS, shift_into
 from tinyweb.graph.optimize.rewrite import filling, loads_summed, loops_of, ranges_of
-from tinyweb.graph.symbolic import stride_of
+from tinyweb.graph.symbolic import simplify, stride_of, substitute_ranges
 from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
@@ -220,11 +220,13 @@ class Stage(Action):
     def _as_in_memory(self, value: UOp, load: UOp, tile: list[UOp], name: str) -> UOp:
         """What threads multiply as matrices: in the order of the parameter's memory, copied in whole vectors. Padding
         is behind each run of neighbours."""
+        tile = sorted(tile, key=lambda r: (-_apart(load, r), nest_key(r)))
         copies = {r: filling(r, f"{name}.{r.arg.name}", i) for i, r in enumerate(tile)}
-        run = _side_by_side(value, load, tile, copies, 1)
+        run, last = _side_by_side(value, load, tile, copies, 1), axis_name(tile[-1].arg.name)
         if self.swizzle or (self.pad and len(run) == len(tile)):  # a row is what lies along one axis
-            run = [r for r in run if axis_name(r.arg.name) == axis_name(run[-1].arg.name)]
-        row, steps = len(run) or 1, self._steps(tile) if self.turned else []
+            run = [r for r in run if axis_name(r.arg.name) == last]
+        row = len(run) or len([*takewhile(lambda r: axis_name(r.arg.name) == last, reversed(tile))])
+        steps = self._steps(tile) if self.turned else []
         if steps:
             apart = bool(run) and not set(steps) & set(run) and not self.swizzle
             self.require(apart, "steps lie side by side in memory, or nothing does")
@@ -407,6 +409,17 @@ def _thread_order(load: UOp) -> Callable[[UOp], tuple[int, int]]:
 def _place_in_row(r: UOp) -> int:
     """0 for steps of a reduction that are loops or written out: what one of them reads is a row."""
     return int(r.arg.kind is not AxisKind.LOOP and not (r.arg.kind is AxisKind.UNROLL and r.arg.reduce))
+
+
+def _apart(load: UOp, r: UOp) -> float:
+    """Elements of memory between steps of an axis: their mean, where it is not one number."""
+    index, size = load.src[1], axis_size(r)
+    if stride_of(index, r) or r not in index.ranges or not isinstance(size, int) or size == 1:
+        return _stride(load, r)
+    zeros = {x: UOp.const(0, x.dtype) for x in index.ranges}
+    ends = (substitute_ranges(index, {**zeros, r: UOp.const(i, r.dtype)}) for i in (0, size - 1))
+    first, last = (simplify(end) for end in ends)
+    return abs(last.arg - first.arg) / (size - 1) if first.op is last.op is Ops.CONST else 1 << 30
 
 
 def _stride(load: UOp, r: UOp) -> int:
