@@ -6,15 +6,15 @@ once and in the same loop, the expression itself. Nothing here decides anything 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from tinyweb.errors import DeviceError
-from tinyweb.graph.ir import BufferArg, Ops, Space, UOp
+from tinyweb.graph.ir import Ops, Space, UOp
 from tinyweb.graph.program import Program
 
+NOWHERE = -1  # no block of a program
 MAX_INLINE = 96  # characters: a longer expression becomes a statement, which also bounds how deep parentheses nest
 
 
@@ -65,10 +65,13 @@ class Registers:
 
 def register_plan(program: Program) -> dict[UOp, Registers]:
     """The declaration of every REGISTER buffer: where indices are constant, variables as wide as all accesses."""
-    accesses: dict[UOp, list[UOp]] = {u: [] for u in program.uops if _is_register(u)}
+    accesses: dict[UOp, list[UOp]] = {}  # memory stands before what reaches it
     for u in program.uops:
-        if u.op in (Ops.LOAD, Ops.STORE) and _is_register(mem := memory_of(u.src[0])):
-            accesses.setdefault(mem, []).append(u)
+        if u.op is Ops.BUFFER:
+            if u.arg.space is Space.REGISTER:
+                accesses[u] = []
+        elif u.op in (Ops.LOAD, Ops.STORE) and (memory := memory_of(u.src[0])) in accesses:
+            accesses[memory].append(u)
     plan: dict[UOp, Registers] = {}
     for buffer, uses in accesses.items():
         constant = all(u.src[1].op is Ops.CONST for u in uses)
@@ -85,39 +88,26 @@ def local_bytes(program: Program) -> int:
     return sum(u.dtype.nbytes(u.arg.size) for u, registers in plan.items() if not registers.variables)
 
 
-def _is_register(u: UOp) -> bool:
-    return u.op is Ops.BUFFER and isinstance(u.arg, BufferArg) and u.arg.space is Space.REGISTER
-
-
-class Inlining:
-    """Which values may stand inside another expression: used once, by a statement of the same loop.
+def inlined(program: Program) -> set[UOp]:
+    """Values that may stand inside another expression: used once, by a statement of the same loop.
 
     A LOAD never does: it is ordered against the stores around it. Nor does a SUBGROUP: all threads take part in it,
     also where some do not store.
     """
-
-    def __init__(self, program: Program) -> None:
-        uses: Counter[UOp] = Counter()
-        block: dict[UOp, int] = {}
-        user_block: dict[UOp, int] = {}
-        open_blocks = [0]
-        opened = 0
-        for u in program.uops:
-            if u.op is Ops.END:
-                open_blocks.pop()
-            block[u] = open_blocks[-1]
-            for s in u.src[:1] if is_splat(u) else u.src:
-                uses[s] += 1
-                user_block[s] = open_blocks[-1]
-            if u.op is Ops.RANGE:  # its size is evaluated outside of the loop
-                opened += 1
-                open_blocks.append(opened)
-        self._inline = {
-            u for u in block if uses[u] == 1 and user_block[u] == block[u] and u.op not in (Ops.LOAD, Ops.SUBGROUP)
-        }
-
-    def __contains__(self, u: UOp) -> bool:
-        return u in self._inline
+    block: dict[UOp, int] = {}
+    user_block: dict[UOp, int] = {}  # of the one use; NOWHERE where there are several
+    open_blocks = [0]
+    opened = 0
+    for u in program.uops:
+        if u.op is Ops.END:
+            open_blocks.pop()
+        block[u] = within = open_blocks[-1]
+        for s in u.src[:1] if is_splat(u) else u.src:
+            user_block[s] = NOWHERE if s in user_block else within
+        if u.op is Ops.RANGE:  # its size is evaluated outside of the loop
+            opened += 1
+            open_blocks.append(opened)
+    return {u for u, used in user_block.items() if used == block.get(u) and u.op not in (Ops.LOAD, Ops.SUBGROUP)}
 
 
 class Text:

@@ -10,7 +10,7 @@ from tinyweb.graph.program import Program
 from tinyweb.render_c.c_helpers import MASKED_LOAD
 from tinyweb.render_c.c_types import scalar_name
 from tinyweb.render_c.kernel_text import KernelText
-from tinyweb.render_common import access_width, gate_of, lanes, memory_of, register_plan
+from tinyweb.render_common import access_width, gate_of, lanes, memory_of
 
 CROWDED = 128  # bytes of sums: half of the registers of WebAssembly's SIMD, as engines have them
 PREFETCHED = 16  # bytes of a load: asking once for every number would cost more than it brings
@@ -27,13 +27,13 @@ class Kernel(KernelText):
 
     def __init__(self, program: Program, slots: Mapping[str, int] | None = None) -> None:
         self.slots = slots if slots is not None else variable_slots(program)
-        held = sum(u.dtype.nbytes(u.arg.size) for u, r in register_plan(program).items() if r.variables)
-        self._crowded = held >= CROWDED
         super().__init__(program)
 
     # -- writing ------------------------------------------------------------------------------------------------------
     def _write(self) -> None:
         out, p = self._out, self.program
+        held = sum(u.dtype.nbytes(u.arg.size) for u, r in self._registers.items() if r.variables)
+        self._crowded = held >= CROWDED
         kinds = [("" if i.written else "const ") + self.vector(scalar_name(i.dtype), 1) for i in p.params]
         parameters = [f"{kind} *restrict p{i.slot}" for kind, i in zip(kinds, p.params)]
         out.open(f"static void {p.name}_body({', '.join([*parameters, 'const i32 *variables', GRID])}) {{")

@@ -306,16 +306,18 @@ def stack(k: KernelText, u: UOp) -> str:
 
 def _stack_in_c(k: KernelText, u: UOp) -> str:
     """The same; lanes of few vectors as one permutation of them."""
-    vectors = list(dict.fromkeys(s.src[0] for s in u.src if s.op is Ops.LANE))
-    lanes_only = all(s.op is Ops.LANE for s in u.src) and len({lanes(v) for v in vectors}) == 1
-    if _is_mask(u) or is_splat(u) or len(vectors) not in (1, 2) or not lanes_only:
+    vectors = list(dict.fromkeys([s.src[0] for s in u.src if s.op is Ops.LANE]))
+    if len(vectors) not in (1, 2) or _is_mask(u) or is_splat(u):
+        return stack(k, u)
+    if any(s.op is not Ops.LANE for s in u.src) or len({lanes(v) for v in vectors}) != 1:
         return stack(k, u)
     width, repeated = lanes(vectors[0]), [s.arg for s in u.src]
     if len(vectors) == 1 and width * u.dtype.bits == 32 and repeated == list(range(width)) * (len(u.src) // width):
         # a word in all lanes: one instruction, which compilers do not make of a shuffle
         words = k.vector("i32", len(u.src) // width)
         return f"({k.type(u)})({words})(__builtin_bit_cast(i32, {k.x(vectors[0])}))"
-    places = ", ".join(str(vectors.index(s.src[0]) * width + s.arg) for s in u.src)
+    begin = {v: i * width for i, v in enumerate(vectors)}
+    places = ", ".join([str(begin[s.src[0]] + s.arg) for s in u.src])
     return f"__builtin_shufflevector({k.x(vectors[0])}, {k.x(vectors[-1])}, {places})"
 
 

@@ -13,15 +13,17 @@ from tinyweb.render_c.c_types import SCALARS, literal, scalar_name, vector_name
 from tinyweb.render_c.dialect import CLANG, Dialect
 from tinyweb.render_common import (
     MAX_INLINE,
-    Inlining,
     Text,
     access_width,
     bare,
     gate_of,
+    inlined,
     lanes,
     memory_of,
     register_plan,
 )
+
+SILENT = frozenset({Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER})  # what is no statement
 
 
 class KernelText:
@@ -41,7 +43,7 @@ class KernelText:
         self._emitted: dict[UOp, str] = {}
         self._registers = register_plan(program)
         self._buffers: dict[UOp, str] = {}
-        self._inline = Inlining(program)
+        self._inline = inlined(program)
         self._out = Text()
         self._values = self._loops = 0
         self._write()
@@ -113,13 +115,16 @@ class KernelText:
     def _statements(self) -> None:
         """The program's nodes, one after the other, and the ends of all that is open."""
         for u in self.program.uops:
-            if u.op not in (Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.AFTER):
+            if u.op not in SILENT:
                 self._statement(u)
         while self._out.depth:
             self._out.close()
 
     def _statement(self, u: UOp) -> None:
-        if u.op is Ops.PARAM:
+        emit = self.emitters.get(u.op)
+        if emit is not None:
+            self._define(u, emit(self, u))
+        elif u.op is Ops.PARAM:
             self._buffers[u] = f"p{u.arg.slot}"
         elif u.op is Ops.BUFFER:
             self._declare_registers(u)
@@ -129,8 +134,6 @@ class KernelText:
             self._define(u, self._load(u))
         elif u.op is Ops.STORE:
             self._store(u)
-        elif u.op in self.emitters:
-            self._define(u, self.emitters[u.op](self, u))
         else:
             raise self.error(f"{self.dialect.name} has no text for {u.op.name} of {u.dtype.name}")
 

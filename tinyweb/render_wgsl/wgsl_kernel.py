@@ -10,11 +10,11 @@ from tinyweb.graph.ir import MatrixArg, Ops, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_common import (
     MAX_INLINE,
-    Inlining,
     Text,
     access_width,
     bare,
     gate_of,
+    inlined,
     lanes,
     memory_of,
     register_plan,
@@ -39,7 +39,7 @@ class Kernel:
         self._registers = register_plan(program)
         self._widths = _memory_widths(program)
         self._atomic = {i.slot for i in program.params if i.atomic}
-        self._inline = Inlining(program)
+        self._inline = inlined(program)
         self._entries = _entries(program, self._width)
         self._matrices = _matrix_types(program)
         self._top, self._out = Text(), Text()

@@ -37,8 +37,14 @@ def on_node(u: UOp, name: str, function: Callable[[UOp], T], through: Callable[[
     if name in u.__dict__:
         known: T = u.__dict__[name]
         return known
-    above: list[tuple[UOp, Iterator[UOp]]] = []
     rest = iter(u.src)
+    for s in u.src:
+        if name not in s.__dict__ and (through is None or through(s)):
+            break
+    else:  # as most often, for graphs are built from the leaves up
+        value = u.__dict__[name] = function(u)
+        return value
+    above: list[tuple[UOp, Iterator[UOp]]] = []
     while True:
         for s in rest:
             if name not in s.__dict__ and (through is None or through(s)):

@@ -133,9 +133,8 @@ class UOp:
         if self.op in NO_LANES or not self.src or isinstance(self.arg, tuple):
             return ()
         # memory does not count: only where it is read
-        staged = self.op is not Ops.LOAD or self.src[0].op is Ops.STAGE
-        among = {s.lanes for s in (self.src if staged else self.src[1:])}
-        among.discard(())
+        src = self.src if self.op is not Ops.LOAD or self.src[0].op is Ops.STAGE else self.src[1:]
+        among = {lanes for s in src if (lanes := s.lanes)}
         if len(among) < 2 and self.op not in (Ops.REDUCE, Ops.STAGE):
             return among.pop() if among else ()
         found = {r for lanes in among for r in lanes}
@@ -169,6 +168,13 @@ class UOp:
                 if len(s.shape) > len(shape):
                     shape = s.shape
             return shape
+        # most nodes of programs
+        if op in (Ops.LANE, Ops.BIND, Ops.CONST):
+            return ()
+        if op is Ops.STACK:
+            return (len(self.src),)
+        if op is Ops.LOAD and isinstance(self.arg, int):
+            return (self.arg,) if self.arg > 1 else ()
         if op in (Ops.RESHAPE, Ops.EXPAND):
             return tuple(self.arg)
         if op is Ops.PERMUTE:
@@ -195,14 +201,8 @@ class UOp:
             return tuple(1 if i in self.arg[1] else s for i, s in enumerate(self.src[0].shape))
         if op in LIKE_THEIR_SOURCE:
             return self.src[0].shape
-        if op is Ops.STACK:
-            return (len(self.src),)
-        if op is Ops.LOAD and isinstance(self.arg, int):
-            return (self.arg,) if self.arg > 1 else ()
         if op is Ops.LOAD and isinstance(self.arg, MatrixArg | RowsArg | DescribedArg):
             return (self.arg.count,)
-        if op in (Ops.LANE, Ops.BIND):
-            return ()
         if op is Ops.DOT:
             return self.src[-1].shape
         if self.lanes:

@@ -27,8 +27,7 @@ STEPS = 2  # of a conversion by bits: logic, and the multiplication and addition
 
 def convert_by_bits(sink: UOp, target: Target) -> UOp:
     """A program's effects, with casts of fields of words to float32 as logic where that takes fewer steps."""
-    nodes = sink.toposort()
-    if target.convert_cost < STEPS or not any(map(_is_cast, nodes)):
+    if target.convert_cost < STEPS or not any(map(_is_cast, nodes := sink.toposort())):
         return sink
     numbers = _Numbers(target.logic_operands)
     return rebuild(nodes, lambda u, src: numbers.of(src[0]) if _is_cast(u) else None)[sink]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, substitute, toposort
 from tinyweb.graph.lower.constructors import index_const
@@ -14,8 +13,7 @@ from tinyweb.graph.symbolic import simplify, split_by
 from tinyweb.graph.target import Target
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Lanes `first … first+width-1` of a VECTOR axis, together."""
 
     first: int

@@ -22,20 +22,21 @@ def linearize(sink: UOp) -> list[UOp]:
     scopes = {u: innermost[u.ranges] for u in order}
     around = {r: scopes[end] for r, end in end_of.items()}
     unsafe = _unsafe(order)
-    used: dict[UOp, set[UOp | None]] = {}
+    offsets = {u for u in order if u.op in (Ops.ADD, Ops.MUL) and u.dtype is dtypes.index and u.src[1].op is Ops.CONST}
+    used: dict[UOp, set[UOp | None]] = {u: set() for u in unsafe | offsets}  # in which loops what may be moved is used
     values: set[UOp] = set()  # what is more than an address
-    for u in reversed(order):
+    for u in reversed(order) if used else ():
         if u in unsafe:
-            scopes[u] = _within(used.get(u, {None}), scopes[u], around)
+            scopes[u] = _within(used[u] or {None}, scopes[u], around)
         # an offset costs nothing where it is added, and a register where it waits for a loop; so an address
-        offset = u.op is Ops.ADD or (u.op is Ops.MUL and u not in values)
-        offset = offset and u.dtype is dtypes.index and u.src[1].op is Ops.CONST
-        if offset and len(within := used[u]) == 1:
+        if u in offsets and (u.op is Ops.ADD or u not in values) and len(within := used[u]) == 1:
             (scopes[u],) = within
         for s in u.src:
-            # what a loop's size is made of stays where it is
-            used.setdefault(s, set()).update((u, None) if u.op in (Ops.RANGE, Ops.END) else (scopes[u],))
-        values.update(u.src if u.op not in (Ops.LOAD, Ops.STORE) else ())
+            if s in used:
+                # what a loop's size is made of stays where it is
+                used[s].update((u, None) if u.op in (Ops.RANGE, Ops.END) else (scopes[u],))
+                if u.op not in (Ops.LOAD, Ops.STORE):
+                    values.add(s)
 
     # per loop (None: outside of all) what happens directly in it: nodes, and loops at the place of their END
     members: dict[UOp | None, list[UOp]] = {None: []}
@@ -69,7 +70,7 @@ def _unsafe(order: list[UOp]) -> set[UOp]:
             index, lanes = u.src[1], u.arg if isinstance(u.arg, int) else 1
             if len(u.src) == 2 and not 0 <= index.vmin <= index.vmax <= u.src[0].arg.size - lanes:
                 found.add(u)
-        elif u.op not in _PINNED and not found.isdisjoint(u.src):
+        elif found and u.op not in _PINNED and not found.isdisjoint(u.src):
             found.add(u)
     return found
 
@@ -99,8 +100,10 @@ def _depths(end_of: dict[UOp, UOp]) -> dict[UOp, int]:
 def _order(sink: UOp) -> list[UOp]:
     """Sources first; and a parameter that is read and written is read first."""
     nodes = sink.toposort()
-    loads: dict[UOp, list[UOp]] = {}
+    loads: dict[UOp, list[UOp]] = {u.src[0]: [] for u in nodes if u.op is Ops.STORE}
     for u in nodes:
-        if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM:
-            loads.setdefault(u.src[0], []).append(u)
-    return in_order([sink], lambda u: (*u.src, *reversed(loads.get(u.src[0], []) if u.op is Ops.STORE else [])))
+        if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM and u.src[0] in loads:
+            loads[u.src[0]].append(u)
+    if not any(loads.values()):
+        return nodes
+    return in_order([sink], lambda u: (*u.src, *reversed(loads[u.src[0]] if u.op is Ops.STORE else [])))

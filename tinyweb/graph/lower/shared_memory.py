@@ -29,8 +29,9 @@ def is_described(uops: Sequence[UOp]) -> bool:
 
 def shared_places(uops: Sequence[UOp]) -> dict[UOp, int]:
     """The bytes of each shared memory of a program, those up to where the next may begin included."""
-    alignment = DESCRIBED if is_described(uops) else ALIGNMENT
-    return {u: -(-u.dtype.nbytes(u.arg.size) // alignment) * alignment for u in uops if _is_shared(u)}
+    buffers = [u for u in uops if _is_shared(u)]
+    alignment = DESCRIBED if buffers and is_described(uops) else ALIGNMENT
+    return {u: -(-u.dtype.nbytes(u.arg.size) // alignment) * alignment for u in buffers}
 
 
 def shared_bytes(uops: Sequence[UOp]) -> int:

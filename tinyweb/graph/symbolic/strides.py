@@ -9,10 +9,14 @@ from tinyweb.graph.symbolic.simplify import simplify
 
 def split_by(expr: UOp, range_: UOp) -> tuple[int, UOp] | None:
     """(stride, rest) with expr == range_ · stride + rest, rest not depending on the RANGE; None if there are none."""
-    parts = _split(expr, range_)
-    if parts is None or parts[0].op is not Ops.CONST:
-        return None
-    return int(parts[0].arg), parts[1]
+    if range_ not in expr.ranges:
+        return 0, simplify(expr)
+    known: dict[UOp, tuple[int, UOp] | None] = expr.__dict__.setdefault("_strides", {})
+    if range_ not in known:
+        parts = _split(expr, range_)
+        # (kept on the node, which no rest refers to: it does not depend on the range)
+        known[range_] = (int(parts[0].arg), parts[1]) if parts is not None and parts[0].op is Ops.CONST else None
+    return known[range_]
 
 
 def stride_of(expr: UOp, range_: UOp) -> int:
