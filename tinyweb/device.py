@@ -51,7 +51,7 @@ def check_indices(kernel: UOp) -> None:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Within this context no cycles of garbage are looked for: nodes are many, refer to older ones only, and go by the
     count of their references."""
     enabled = gc.isenabled()
@@ -149,7 +149,7 @@ class OpenDevice:
                     programs.append(made[k])
                     yield programs[-1]
 
-            with _uncollected():
+            with uncollected():
                 executables = self.runtime.compile(lowered())
             for k, (_, starts), p, e in zip(missing, placed, programs, executables, strict=True):
                 self.compiled[k] = (p, begin(e, starts) if begin and starts else e)

@@ -30,7 +30,7 @@ from tinyweb.array.storage import (
     tensors_beside_memory,
     with_history,
 )
-from tinyweb.device import Device, Recorder, bindings, current_recorder, not_recording, uninterrupted
+from tinyweb.device import Device, Recorder, bindings, current_recorder, not_recording, uncollected, uninterrupted
 from tinyweb.graph.ir import Ops, UOp, below, numel_max, size_max
 from tinyweb.graph.schedule import Schedule, schedule, schedule_across, spans
 from tinyweb.graph.schedule.views import is_broadcast, view_base, walk
@@ -154,7 +154,8 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies:
     if current_recorder() is None:  # before anything is worked out: sizes may be beyond all bounds
         results = sum(_nbytes(r) for r in roots if r.op is Ops.CONTIGUOUS)
         reserve(Device.place(device).runtime, results, "a computation")
-    plan = _schedule(device, [*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
+    with uncollected():
+        plan = _schedule(device, [*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
     launch = prepare(plan, device, values)
     owners: dict[UOp, Storage] = {}
     leaves = {t.uop for t in live_values() if t.requires_grad}

@@ -46,6 +46,7 @@ def compile_plans(
     `tune`: seconds to look for faster ones before that; `calls`: how often each plan runs in typical use. Schedules
     that were found for the target `tuned`, which can do no more than this one, serve here too.
     """
+    from tinyweb.device import uncollected
     from tinyweb.graph.lower import program_for
     from tinyweb.schedules import remembered
 
@@ -59,7 +60,8 @@ def compile_plans(
     for done, kernel in enumerate(kernels):
         progress(f"compiling kernels for {target.name}", done, len(kernels))
         chosen = tuned if tuned and remembered(kernel, tuned) is not None else target
-        program = program_for(kernel, chosen, remembered(kernel, chosen))
+        with uncollected():
+            program = program_for(kernel, chosen, remembered(kernel, chosen))
         names[kernel] = program.name
         programs.setdefault(program.name, program)
     progress(f"compiling kernels for {target.name}", len(kernels), len(kernels))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from tinyweb.dtype import DType
 from tinyweb.graph.ir import KernelInfo, Ops, Size, UOp, as_index, size_max
 from tinyweb.graph.ir.program_spec import program_spec
 from tinyweb.graph.ir.spec import verify
@@ -127,9 +128,13 @@ def _digest(uops: Sequence[UOp], grid: Sequence[Size]) -> str:
     """Equal for equal programs, whatever their kernel was called and in whatever process they are made."""
     number: dict[UOp, int] = {}
     lines: list[str] = []
+    kind: dict[tuple[Ops, DType], str] = {}
     for u in [*uops, *(n for size in grid for n in as_index(size).toposort())]:
         if u not in number:
             number[u] = len(number)
-            lines.append(f"{u.op.name} {u.dtype.short} {u.arg!r} {[number[s] for s in u.src]}")
+            key = u.op, u.dtype
+            if key not in kind:
+                kind[key] = f"{u.op.name} {u.dtype.short}"
+            lines.append(f"{kind[key]} {u.arg!r} {[number[s] for s in u.src]}")
     lines.append(str([number[as_index(size)] for size in grid]))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:10]

@@ -45,6 +45,6 @@ def _alike(uops: Sequence[UOp], arrays: set[UOp], written: set[UOp]) -> set[UOp]
             or (u.op is Ops.PARAM and u in written)
             or (u.op is Ops.STORE and u.src[0].buffer not in arrays)
         )
-        if not varies and all(s in found for s in u.src):
+        if not varies and found.issuperset(u.src):
             found.add(u)
     return found

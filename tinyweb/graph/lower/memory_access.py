@@ -245,16 +245,24 @@ class Memory:
     def _store_plain(
         self, memory: UOp, stored: DType, start: Place, values: list[UOp], gate: UOp | None
     ) -> tuple[UOp, ...]:
-        scalars = [lane(v, i) for v in values for i in range(lanes_of(v))]
+        whole, count = dict[int, UOp](), 0  # by their first elements
+        for v in values:
+            whole[count] = v
+            count += lanes_of(v)
+        scalars: list[UOp] = []
         # scalars are joined; vectors stay as they are, for registers are loaded in the vectors that were stored
-        widest = max(map(lanes_of, values)) if len(scalars) > len(values) else self._widest(memory.buffer.dtype)
+        widest = max(map(lanes_of, values)) if count > len(values) else self._widest(memory.buffer.dtype)
         out, i = [], 0
-        while i < len(scalars):
+        while i < count:
             place = start.at(i)
             step = min(self.alignment(place), widest)
-            while step > len(scalars) - i or step & (step - 1):
+            while step > count - i or step & (step - 1):
                 step //= 2
-            value = stack(scalars[i : i + step])
+            if i in whole and lanes_of(whole[i]) == step:
+                value = whole[i]
+            else:
+                scalars = scalars or [lane(v, j) for v in values for j in range(lanes_of(v))]
+                value = stack(scalars[i : i + step])
             src = (memory, place.index, value) if gate is None else (memory, place.index, value, gate)
             out.append(UOp(Ops.STORE, dtypes.void, src))
             i += step
