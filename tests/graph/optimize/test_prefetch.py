@@ -8,10 +8,10 @@ import pytest
 from tests.graph.lower.hand_kernels import axes, kernel, param, total
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, UOp
+from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Action, Bind, Prefetch, ScheduleError, Split, apply, from_json, heuristic, to_json
-from tinyweb.graph.optimize.prefetch import BLOCK, LEAST, read_in_order
+from tinyweb.graph.optimize import Bind, Prefetch, ScheduleError, Split, apply, from_json, heuristic, to_json
+from tinyweb.graph.optimize.prefetch import LEAST
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target
 from tinyweb.nn.quantize import quantize
@@ -70,45 +70,24 @@ def test_webassembly_has_no_such_hint() -> None:
     assert "#ifdef __wasm__\n#define PREFETCH(address)\n" in render([program(k)]), "compiled for it all the same"
 
 
+def test_one_worker_reads_as_it_is() -> None:
+    assert not slots(product(8, 1024, 512), cpu_target(8, 1))
+
+
+def test_scales_that_are_read_in_vectors_are_asked_for_too() -> None:
+    """Of weights of 4 bits whose groups lie in the lanes of vectors."""
+    k = product(4, 4096, 4096)
+    sizes = {u.arg.slot: u.dtype.nbytes(u.arg.size) for u in k.toposort() if u.op is Ops.PARAM}
+    asked = [sizes[slot] for slot in slots(k)]
+    assert asked == [4096 * 4096 // 2, 4096 * 4096 // 32 * 2] and min(asked) >= LEAST
+
+
 # -- the action -------------------------------------------------------------------------------------------------------
-def sums(rows: int, columns: int, size: int | None = None, across: bool = False, gated: bool = False) -> UOp:
-    """Sums of rows, or of columns, of bytes that lie row by row."""
+def sums(rows: int, columns: int) -> UOp:
+    """Sums of rows of bytes."""
     (i,), (r,) = axes(rows), axes(columns, reduce=True, first=1)
-    at = r * rows + i if across else i * columns + r
-    a = param(1, rows * columns if size is None else size, dtypes.int8)
-    value = a.load(at, i < rows - 1) if gated else a.load(at)
+    value = param(1, rows * columns, dtypes.int8).load(i * columns + r)
     return kernel(param(0, rows, dtypes.int32).store(i, total(value.cast(dtypes.int32), r)))
-
-
-def found(k: UOp, *actions: Action, lanes: int = 16) -> list[int]:
-    """What is read in order, where sums are of whole vectors."""
-    vectors = Split("r0", lanes), Bind("r0.1", AxisKind.VECTOR)
-    return [u.arg.slot for u in read_in_order(apply(k, [*actions, *vectors]))]
-
-
-GRID = Bind("i0", AxisKind.GRID)
-
-
-def test_what_is_read_in_order() -> None:
-    rows, blocks = LEAST // 1024, (Split("i0", 16), Bind("i0.0", AxisKind.GRID))
-    assert found(sums(rows, 1024), GRID) == [1] and found(sums(rows, 1024), *blocks) == [1]
-    assert found(sums(rows, 1024)) == [], "no worker has a block"
-    assert found(sums(rows, 1024), GRID, lanes=8) == [], "short vectors"
-    assert found(sums(rows - 1, 1024), GRID) == [], "little"
-    assert found(sums(2, BLOCK), GRID) == [1] and found(sums(2, BLOCK + 16), GRID) == [], "long blocks"
-    assert found(sums(rows, 1024, rows * 1024 + rows), GRID) == [], "something is left out"
-    assert found(sums(rows, 1024, across=True), GRID) == [], "columns"
-    assert found(sums(rows, 1024, gated=True), GRID) == []
-    assert found(sums(rows + 1, 1024), Split("i0", 16), Bind("i0.0", AxisKind.GRID)) == [], "a block that is shorter"
-
-
-def test_what_a_loop_reads_again() -> None:
-    (i, j), (r,) = axes(256, 4), axes(1024, reduce=True, first=2)
-    a, b = param(1, 256 * 1024, dtypes.int8), param(2, 4 * 1024, dtypes.int8)
-    value = a.load(i * 1024 + r).cast(dtypes.int32) * b.load(j * 1024 + r).cast(dtypes.int32)
-    k = kernel(param(0, 1024, dtypes.int32).store(i * 4 + j, total(value, r)))
-    assert found(k, GRID) == [] and found(k, GRID, Bind("i1", AxisKind.UNROLL)) == [1]
-    assert found(k, GRID, Bind("i1", AxisKind.GRID)) == []
 
 
 def test_the_action() -> None:
@@ -120,6 +99,6 @@ def test_the_action() -> None:
     for wrong in (Prefetch(0, 256), Prefetch(2, 256), Prefetch(1, 0), Prefetch(1, (1 << 20) + 1)):
         with pytest.raises(ScheduleError, match=r"^prefetch\(p\d, \d+\): "):
             apply(k, [wrong])
-    large = apply(sums(256, 1024), [GRID, Split("r0", 16), Bind("r0.1", AxisKind.VECTOR)])
+    large = sums(LEAST // 1024, 1024)
     assert list(Prefetch.candidates(large, CPU)) == [(Prefetch(1, 4096),)]
-    assert not list(Prefetch.candidates(large, wasm_target()))
+    assert not list(Prefetch.candidates(large, wasm_target())) and not list(Prefetch.candidates(k, CPU))

@@ -186,6 +186,12 @@ def test_on_both_sides(make: Callable[[int], Tensor], limit: int, below: int, ab
     assert (kernels(make(limit)), kernels(make(limit + 1))) == (below, above)
 
 
+def test_sums_of_products_are_no_products_of_sums() -> None:
+    """The sum of a factor may be infinite where no product is."""
+    x, w = Tensor(np.zeros((90, 50), np.float32)), Tensor(np.full((50, 70), 3e38, np.float32))
+    assert not (x @ w).sum(1).numpy().any()
+
+
 def test_sums_of_floats_are_not_carried_out_again_and_again() -> None:
     assert kernels((t(4, 6, 2).sum(2) * 2).sum(1)) == 2
     assert kernels((t(4, 6, 2).sum(2) * t(4, 6, 2, dtype=I32).sum(2).cast(F32)).sum(1)) == 2

@@ -28,7 +28,7 @@ from tinyweb.graph.optimize.instructions import (
     Instruction,
     upper_planes,
 )
-from tinyweb.graph.optimize.prefetch import Prefetch, read_in_order
+from tinyweb.graph.optimize.prefetch import LEAST, Prefetch
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
 from tinyweb.graph.symbolic import const_factor, divides
 
@@ -59,11 +59,7 @@ def schedule_for_dots(b: Builder) -> bool:
     recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
     if work is None and (many := _dots(b, few=False)) is not None:  # where no tile of sums fits
         recipes += [partial(_along_groups, b, many, i) for i in _apart(b)]
-    if not any(map(b.follow, recipes)):
-        return False
-    for p in read_in_order(b.kernel) if b.target.prefetch_bytes else ():
-        b.do(Prefetch(p.arg.slot, b.target.prefetch_bytes))
-    return True
+    return any(map(b.follow, recipes))
 
 
 def _wide(b: Builder) -> list[Instruction]:
@@ -218,6 +214,11 @@ def _along_groups(b: Builder, w: Dots, instruction: Instruction) -> bool:
         return False
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
+    if b.target.prefetch_bytes and b.shares and not tile:  # weights are read once and in order, as are scales in lanes
+        scales = w.scales if _words_of_groups(k, w, _axes_around(k, w)) else []
+        for p in dict.fromkeys(u.src[0] for u in (*w.weights, *scales)):
+            if p.dtype.nbytes(p.arg.size) >= LEAST:
+                b.do(Prefetch(p.arg.slot, b.target.prefetch_bytes))
     return True
 
 

@@ -31,7 +31,6 @@ from tinyweb.graph.ir.tensor_spec import tensor_spec
 from tinyweb.graph.schedule.attention import softmaxes, unmerged
 from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
-from tinyweb.graph.schedule.factoring import factored
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, both, flat_index, present, reshape_index
 from tinyweb.graph.schedule.known import Parts, known
@@ -217,7 +216,7 @@ def _strip(roots: Sequence[UOp], scattered: bool = False) -> Sequence[UOp]:
             done[u] = done[u.src[0]]
         else:
             done[u] = u.with_sources(tuple([done[s] for s in u.src]))
-    return placed(factored([done[r] for r in roots]), scattered)
+    return placed([done[r] for r in roots], scattered)
 
 
 def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Target]) -> frozenset[UOp]:
