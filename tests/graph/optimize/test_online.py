@@ -31,10 +31,10 @@ from tinyweb.graph.optimize import (
 from tinyweb.graph.optimize.actions import inner_part
 from tinyweb.graph.schedule.attention import alike
 from tinyweb.graph.symbolic import simplify
-from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
 
-TARGETS = (cpu_target(8, 2), wasm_target(), webgpu_target(), webgpu_target(subgroups=True), interpreter_target())
+TARGETS = (cpu_target(8, 2), wasm_target(), webgpu_target(), webgpu_target(subgroups=True))
 
 
 def data(*shape: int, seed: int = 0) -> np.ndarray:

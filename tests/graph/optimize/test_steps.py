@@ -121,7 +121,7 @@ def steps(kernel: UOp) -> Iterator[Action]:
             (1024, 1, 0),
             (1025, 1, 0),
         ):
-            yield Online(row, block, Space.REGISTER, together, columns, skip=block != 16)
+            yield Online(row, block, Space.REGISTER, together, columns)
         for block, across, split in ((8, 1, 1), (16, 1, 4), (10, 1, 4), (8, 1, 0), (32, 8, 1), (32, 4, 2), (8, 0, 1)):
             yield Online(row, block, Space.SHARED, across=across, split=split)
         yield from (

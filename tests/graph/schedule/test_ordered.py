@@ -11,10 +11,8 @@ from benchmarks.count.program import operations
 from tests.samples import slow_unless
 from tests.tensor.graph_values import fetched, scanned, scattered
 from tinyweb import Tensor, Variable
-from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import program_for
-from tinyweb.graph.optimize import Partition, ScheduleError, apply
 from tinyweb.graph.schedule import ordered, schedule
 from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
 from tinyweb.tensor import Tensor as Base
@@ -259,22 +257,6 @@ def test_inputs_of_many_memories_and_sums_are_computed_before() -> None:
     soft = Tensor(parts[0]).softmax(-1)
     e = np.exp(parts[0] - parts[0].max(-1, keepdims=True))
     np.testing.assert_allclose(soft.cumsum(1).numpy(), (e / e.sum(-1, keepdims=True)).cumsum(1), rtol=1e-4)
-
-
-def test_partition_is_for_scatters() -> None:
-    x = Tensor(np.zeros(40, np.float32)).realize()
-    node = UOp(Ops.SCAN, dtypes.float32, (x.uop,), (Ops.ADD, 0))
-    kernel = schedule([UOp(Ops.CONTIGUOUS, dtypes.float32, (node,))]).calls[0].kernel
-    for axis, parts in (("i0", 4), ("i9", 4)):
-        with pytest.raises(ScheduleError):
-            apply(kernel, [Partition(axis, parts)])
-    index = Tensor(np.zeros(30, np.int32)).realize()
-    node = UOp(Ops.SCATTER, x.dtype, (x.uop, index.uop, Tensor(np.ones(30, np.float32)).realize().uop), (0, Ops.ADD))
-    kernel = schedule([UOp(Ops.CONTIGUOUS, dtypes.float32, (node,))]).calls[-1].kernel
-    apply(kernel, [Partition("i0", 4)])
-    for actions in ([Partition("i0", 0)], [Partition("i0", 4)] * 2):
-        with pytest.raises(ScheduleError):
-            apply(kernel, actions)
 
 
 LONG = (

@@ -4,7 +4,7 @@ from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split, from_json, to_json
 from tinyweb.graph.optimize.apply import apply
 from tinyweb.graph.optimize.choose import heuristic, optimize, optimize_then
-from tinyweb.graph.optimize.divide import Divide, Partition
+from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
@@ -24,7 +24,6 @@ __all__ = [
     "Fuse",
     "Hoist",
     "Online",
-    "Partition",
     "Peel",
     "Prefetch",
     "RFactor",

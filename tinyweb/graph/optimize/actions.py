@@ -19,7 +19,7 @@ from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, axis_size, below, size_add, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.divide import Divide, Partition, reduced_in_parts
+from tinyweb.graph.optimize.divide import Divide, reduced_in_parts
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
@@ -285,7 +285,7 @@ def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
 ACTIONS: dict[str, type[Action]] = {
     a.name: a for a in (
         Split, Peel, Divide, Fuse, Reorder, Bind, Hoist, Stage, Online, RFactor, Factor, Tensorize,
-        Partition, Prefetch, Reuse, WholeRow, Merge,
+        Prefetch, Reuse, WholeRow, Merge,
     )
 }  # fmt: skip
 

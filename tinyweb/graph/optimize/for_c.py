@@ -40,14 +40,6 @@ def schedule_for_c(b: Builder) -> bool:
     return True
 
 
-def schedule_shared(b: Builder) -> bool:
-    """The longest axis over the workers, and nothing else."""
-    r = max(b.k.outputs, key=b.k.size, default=None)
-    if r is not None:
-        b.share(r.arg.name)
-    return True
-
-
 # -- kinds of kernels -------------------------------------------------------------------------------------------
 def divide(b: Builder) -> None:
     """What is joined along an axis, padded or rotated becomes loops over the parts, each with vectors of its own."""

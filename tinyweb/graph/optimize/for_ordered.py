@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, UOp
+from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.analysis import largest_divisor, power_of_two
 from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
-from tinyweb.graph.optimize.divide import Partition, scatters, serial_axes
-from tinyweb.graph.optimize.for_gpu import schedule_threads
+from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.symbolic import const_factor
 
 CHAINS = 8  # steps of independent rows that hide each other's latency
-THREADS = 1 << 6  # fewer leave a GPU waiting for each step; more parts walk over more that is not theirs
 
 
 def schedule_ordered(b: Builder) -> bool:
     """Kernels with an ordered axis."""
     k = b.k
-    serial = serial_axes(k.kernel)
+    serial = [r for r in ranges_of(k.kernel) if r.arg.kind is AxisKind.ORDERED]
     if not serial:
         return False
     free = [r for r in k.outputs if k.size(r) > 1]
-    if b.target.thread_dims:
-        return _over_threads(b, serial[0], k.volume(free))
     workers = b.target.parallel_threads
     shared = workers > 1 and k.volume([*free, *serial]) >= WORTH_SHARING
     loops = {r: r.arg.name for r in free}
@@ -43,13 +39,6 @@ def schedule_ordered(b: Builder) -> bool:
     return True
 
 
-def _over_threads(b: Builder, serial: UOp, outputs: int) -> bool:
-    """A thread for each row; of a scatter into few rows, for each part of a row."""
-    places = max(s.src[0].arg.size for s in b.k.stores)
-    parts = 1
-    while 2 * parts * outputs <= min(THREADS, places):
-        parts *= 2
-    if not scatters(b.k.kernel) or parts == 1:
-        return False
-    b.rewrite(Partition(serial.arg.name, parts))
-    return schedule_threads(b)
+def scatters(kernel: UOp) -> bool:
+    """Whether all that is stored lies where an index in memory says."""
+    return all(any(u.op is Ops.LOAD for u in store.src[1].toposort()) for store in kernel.src)

@@ -37,12 +37,11 @@ WAITED = 200  # operations that a thread could do while it waits for memory
 WORK = 4  # what an operation counts that nothing waits for, beside one of every thread
 TEAMS = 16  # that search tries
 READ = 1  # what a row, or a product of each row, costs that is read for a step of products, beside one of these
-AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another
 
 
 def schedule_for_softmax(b: Builder) -> bool:
     """Kernels with a softmax of products whose axes allow one pass."""
-    recipe = {"vectors": on_a_processor, "threads": in_workgroups, "arrays": in_arrays}[b.target.family]
+    recipe = in_workgroups if b.target.thread_dims else on_a_processor
     for softmax in softmaxes(b.k.kernel):
         if _fits(b.k, softmax):
             recipe(b, softmax)
@@ -381,16 +380,3 @@ def _shares_of_rows(b: Builder, found: WholeRows, across: int, size: int) -> lis
 
     shares = product(range(most, 0, -1), [n for n in (split, split // 2, split // 4) if n])
     return sorted((s for s in shares if s[0] in (1, min(s[0], found.held(across * s[1], b.target)))), key=cost)
-
-
-# -- arrays -----------------------------------------------------------------------------------------------------
-def in_arrays(b: Builder, softmax: Softmax) -> None:
-    """As many rows as possible at once; the columns, which share scores, one after another."""
-    k = b.k
-    again = k.volume(k.outputs) * k.volume(softmax.inner) * k.size(softmax.row)
-    for r in softmax.columns:
-        b.bind(r.arg.name, AxisKind.UNROLL if again > AFFORDABLE else AxisKind.GRID)
-    for r in k.outputs:
-        if r not in softmax.columns:
-            b.bind(r.arg.name, AxisKind.GRID)
-    b.do(Online(softmax.row.arg.name, 8, Space.REGISTER, skip=False))

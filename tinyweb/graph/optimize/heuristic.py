@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.contraction import schedule_contraction
-from tinyweb.graph.optimize.for_c import schedule_for_c, schedule_shared
+from tinyweb.graph.optimize.for_c import schedule_for_c
 from tinyweb.graph.optimize.for_dot import schedule_for_dots
 from tinyweb.graph.optimize.for_gpu import schedule_for_gpu, schedule_threads
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
@@ -25,11 +25,10 @@ def as_it_is(b: Builder) -> bool:
 # what to ask, one after the other, by `Target.family`; the last are plain enough to be right for every kernel
 RULES: dict[str, tuple[Rule, ...]] = {
     "vectors": (
-        schedule_for_softmax, schedule_ordered, schedule_for_dots, schedule_contraction, schedule_for_c,
-        schedule_shared, as_it_is,
+        schedule_for_softmax, schedule_ordered, schedule_for_dots, schedule_contraction, schedule_for_c, as_it_is,
     ),
     "threads": (
-        schedule_for_softmax, schedule_whole_rows, schedule_ordered, schedule_for_gpu, schedule_threads, as_it_is,
+        schedule_for_softmax, schedule_whole_rows, schedule_for_gpu, schedule_threads, as_it_is,
     ),
-    "arrays": (schedule_for_softmax, schedule_ordered, schedule_for_numpy, as_it_is),
+    "arrays": (schedule_ordered, schedule_for_numpy, as_it_is),
 }  # fmt: skip

@@ -56,7 +56,7 @@ class Online(Action):
     own: `across` threads of dimension x and `split` of dimension y, or z where y is bound to rows of scores, share a
     block, and each of the `split` sums its part of it; they combine their sums after the last block. Rows that are
     threads have weights each. Of a vector axis of the sums, `columns` lanes are summed at a time (0: all), so that a
-    block's sums stay in registers. With `skip`, blocks that a mask leaves nothing of are not walked. With an
+    block's sums stay in registers. Blocks that a mask leaves nothing of are not walked. With an
     `instruction` whose matrices subgroups hold in registers, keys of a block are columns of its sums, and weights are
     rounded to the type of its operands, for a sum over the whole block: through SHARED memory, or in REGISTER memory
     of the threads that have them, where sums lie as operands do. Axis i becomes i.0 over blocks, and inside of it i.sum
@@ -70,7 +70,6 @@ class Online(Action):
     columns: int = 0
     across: int = 1
     split: int = 1
-    skip: bool = True
     vector: bool = False
     instruction: str = ""
 
@@ -143,9 +142,9 @@ class _Steps:
         self.lowest = UOp.const(-math.inf, self.dtype)
         row, block = softmax.row, action.block
         self.size = row.src[0]
-        begin, end = visible(softmax.score, row) if action.skip else (None, None)
+        begin, end = visible(softmax.score, row)
         self.walked = self.size if end is None else self.size.minimum(end)
-        self.ends = _bounds(softmax.score, row)[1] if action.skip else []
+        self.ends = _bounds(softmax.score, row)[1]
         # vectors of keys begin where those of the whole row do
         self.first = UOp.const(0, dtypes.index) if begin is None else begin // ALIGNED * ALIGNED
         blocks = simplify((self.walked - self.first + (block - 1)).maximum(0) // block)
