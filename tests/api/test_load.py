@@ -195,10 +195,11 @@ def test_64_streams(server: Running) -> None:
 @pytest.mark.slow
 def test_five_minutes(server: Running) -> None:
     storm(server, 30, 1)
-    before = memory()
+    before, files = memory(), psutil.Process().num_fds()
     told = storm(server, 300, 1)
     assert told["stream"] >= CLIENTS and told["vanish"] > 5
     assert memory() - before < LEAKED
+    assert psutil.Process().num_fds() <= files
 
 
 def test_pages_of_who_vanished(server: Running) -> None:
