@@ -10,8 +10,27 @@ import torch
 
 from tests.tensor.ops import data
 from tests.tensor.test_grids import check, function, method
+from tinyweb import Tensor
+from tinyweb.graph.schedule.work import executed
+from tinyweb.graph.target import webgpu_target
+from tinyweb.tracing import capture
 
 GEOMETRY = list(itertools.product((1, 2, 3), (1, 2, 3), (0, 1, 2), (1, 2)))  # kernel, stride, padding, dilation
+
+
+def test_windows_are_added_without_zeros_between_them() -> None:
+    """Those of 64, 16 apart: an element is in four, and few more are read for it."""
+    columns, x, upstream = Tensor.empty(1, 64, 61), Tensor.empty(1024), Tensor.empty(61, 64)
+
+    def folded() -> Tensor:
+        return columns.fold((1, 1024), (1, 64), stride=(1, 16))
+
+    def slope() -> Tensor:
+        return x.unfold(0, 64, 16).gradient(x, gradient=upstream)[0]
+
+    for added in (folded, slope):
+        plan = capture(added, webgpu_target())
+        assert sum(executed(call.kernel) for call in plan.calls) <= 5 * 1024
 
 
 def test_pools() -> None:
@@ -105,6 +124,11 @@ def test_convolutions() -> None:
     for k, d, p, s in GEOMETRY:
         given = {"kernel_size": k, "dilation": d, "padding": p, "stride": s}
         check([(f"unfold {given}", method("im2col", **given), function("unfold", **given), (data(2, 2, 5, 4),))], 0)
+    for (kh, kw), (sh, sw), around in itertools.product(((2, 5), (4, 3), (7, 1)), ((2, 3), (3, 2), (4, 1)), (0, 1)):
+        geometry = {"kernel_size": (kh, kw), "padding": around, "stride": (sh, sw)}
+        windows = ((9 + 2 * around - kh) // sh + 1) * ((8 + 2 * around - kw) // sw + 1)
+        ours, theirs = method("fold", (9, 8), **geometry), function("fold", (9, 8), **geometry)
+        check([(f"fold {geometry}", ours, theirs, (data(1, 2 * kh * kw, windows),))], 0)
     columns = data(1, 2 * 4, 9)
     check(
         [

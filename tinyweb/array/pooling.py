@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from tinyweb.array.activation import Activation
 from tinyweb.array.convolution import Convolution, positive, spread
-from tinyweb.array.core import TensorCore, leaf
+from tinyweb.array.core import TensorCore
 from tinyweb.array.scatter import Scatter
 from tinyweb.array.windows import Grid
 from tinyweb.dtype import dtypes
-from tinyweb.graph.autodiff import gradient as differentiate
 from tinyweb.graph.ir import Size, numel_max, size_add, size_max, size_mul, size_prod, size_sub
 from tinyweb.graph.schedule.recomputation import STORED
 from tinyweb.graph.schedule.work import LAUNCH
@@ -189,13 +188,6 @@ class Pooling(Activation, Scatter, Convolution):
         terms = here.where(covering(self, 0), 0)
         total = terms.sum(tuple(range(terms.ndim - n, terms.ndim)))
         return total._dealt_out(grid.steps, shape[lead:])
-
-    def _transpose_of(self, linear: Callable[[Self], Self], shape: Sequence[Size]) -> Self:
-        """The transpose of a linear function of tensors of `shape`, applied to this tensor."""
-        x = self._new(leaf(self._constant(0)._broadcast_to(tuple(shape)).uop))
-        (found,) = differentiate(linear(x).uop, self.uop, [x.uop])
-        assert found is not None
-        return self._new(found)
 
     def max_unpool1d(
         self, indices: TensorCore, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
@@ -442,10 +434,13 @@ class Pooling(Activation, Scatter, Convolution):
     def im2col(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
         """Windows of (N, C, H, W) as columns (N, C · elements, windows): torch.nn.functional.unfold."""
         grid = Grid.of(self, "im2col", 2, kernel_size, stride, padding, dilation, False, half=False)
-        w = self._filled(grid.around(), 0)._patches(grid.kernel, grid.steps, grid.apart)
-        lead = w.ndim - 4
+        return self._filled(grid.around(), 0)._patches(grid.kernel, grid.steps, grid.apart)._as_columns(grid)
+
+    def _as_columns(self, grid: Grid) -> Self:
+        """(N, C, H', W', windows…) → (N, C · elements, windows)."""
+        w, lead = self, self.ndim - 4
         w = w.permute(*range(lead), lead + 2, lead + 3, lead, lead + 1)
-        channels = self._fixed(lead - 1, "im2col")
+        channels = w._fixed(lead - 1, "im2col")
         return w._reshape((*w.shape[: lead - 1], channels * math.prod(grid.kernel), size_prod(grid.counts)))
 
     def fold(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
@@ -464,7 +459,15 @@ class Pooling(Activation, Scatter, Convolution):
             raise ValueError(
                 f"fold: an output of {out} has {grid.counts} windows, but {self.shape} holds {self.shape[-1]}"
             )
-        return x._transpose_of(lambda t: t.im2col(kernel, dilation, padding, stride), shape).cast(self.dtype)
+
+        def columns(t: Self) -> Self:
+            t = t._filled(grid.around(), 0)
+            for axis, of_axis in enumerate(zip(grid.kernel, grid.steps, grid.apart, strict=True), len(shape) - 2):
+                size, step, apart = of_axis
+                t = t._sliding_by_blocks(axis, size, step) if apart == 1 else t._sliding(axis, *of_axis)
+            return t._as_columns(grid)
+
+        return x._transpose_of(columns, shape).cast(self.dtype)
 
     col2im = fold
 

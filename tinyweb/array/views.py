@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from tinyweb.array.core import leaf
 from tinyweb.array.creation import checked_sizes
 from tinyweb.array.movement import as_shape
 from tinyweb.array.operators import Operators
 from tinyweb.dtype import dtypes
+from tinyweb.graph.autodiff import gradient as differentiate
 from tinyweb.graph.ir import Ops, Size, UOp, larger_size, size_add, size_div, size_max, size_prod, size_sub
 from tinyweb.graph.schedule.indexing import same
 
@@ -78,7 +80,27 @@ class Views(Operators):
         if size == 0:
             counts = (*t.shape[:a], size_add(size_div(n, step), 1), *t.shape[a + 1 :], 0)
             return self._new(UOp.const(0, self.dtype))._broadcast_to(counts)
-        return t._sliding(a, size, step)
+        return t._sliding_by_blocks(a, size, step)
+
+    def _sliding_by_blocks(self, axis: int, size: int, step: int) -> Self:
+        """`_sliding`, for its transpose: in blocks of `step` elements, of which a window takes as many as it has begun.
+        Windows that overlap are added up without the zeros that would lie between those `step` apart."""
+        n = self.shape[axis]
+        if not (1 < step < size and isinstance(n, int)):
+            return self._sliding(axis, size, step)
+        blocks = -(-size // step)
+        whole = (n - size) // step + blocks
+        t = self._along(axis, 0, min(n, whole * step))._pad_view(axis, max(whole * step - n, 0))
+        t = t._reshape((*self.shape[:axis], whole, step, *self.shape[axis + 1 :]))._sliding(axis, blocks)
+        t = t.permute(*(i for i in range(t.ndim) if i != axis + 1), axis + 1)
+        return t._reshape((*t.shape[:-2], blocks * step))._along(t.ndim - 2, 0, size)
+
+    def _transpose_of(self, linear: Callable[[Self], Self], shape: Sequence[Size]) -> Self:
+        """The transpose of a linear function of tensors of `shape`, applied to this tensor."""
+        x = self._new(leaf(self._constant(0)._broadcast_to(tuple(shape)).uop))
+        (found,) = differentiate(linear(x).uop, self.uop, [x.uop])
+        assert found is not None
+        return self._new(found)
 
     def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = 0) -> Self:
         """Element (i, j, …) is element storage_offset + i · stride[0] + j · stride[1] + … of the flattened tensor.
