@@ -207,6 +207,42 @@ def test_what_a_recurrent_network_carries_is_computed_once() -> None:
     np.testing.assert_allclose(recurrent(12)(Tensor(x), Tensor(w)).numpy(), want, rtol=1e-3, atol=1e-4)
 
 
+def state_space(steps: int) -> Callable[..., Tensor]:
+    """A selective scan: a state that decays, of which each step shows a weighted sum."""
+
+    def compute(x: Tensor, rates: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        state = x[0, :, None] * b[0]
+        shown = [(state * c[0]).sum(-1)]
+        for i in range(1, steps):
+            state = state * (x[i, :, None].softplus() * rates).exp() + x[i, :, None] * b[i]
+            shown.append((state * c[i]).sum(-1))
+        return shown[0].stack(*shown[1:])
+
+    return compute
+
+
+def test_states_that_each_step_sums_are_computed_once() -> None:
+    """A sum at the places of the state itself is a kernel of its own: none takes all steps before again."""
+    few, many = (
+        sum(len(p.uops) for p in programs(state_space(n), (n, 24), (24, 16), (n, 16), (n, 16))) for n in (6, 12)
+    )
+    assert many < 2.6 * few
+    rng = np.random.default_rng(5)
+    x, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((12, 24), (12, 16), (12, 16)))
+    rates = -rng.random((24, 16), np.float32)
+    state, want = np.zeros((24, 16)), []
+    for i in range(12):
+        state = state * np.exp(np.log1p(np.exp(x[i]))[:, None] * rates) + x[i][:, None] * b[i]
+        want.append((state * c[i]).sum(-1))
+    found = state_space(12)(*map(Tensor, (x, rates, b, c))).numpy()
+    np.testing.assert_allclose(found, np.stack(want), rtol=1e-4, atol=1e-4)
+
+
+def test_sums_along_the_same_rows_need_no_memory() -> None:
+    """However long what they sum takes: a norm of such a value is one kernel."""
+    assert len(programs(lambda x: ((x.exp() + 1).log().sin() * x.cos()).layer_norm(64), (100, 64))) == 1
+
+
 def test_inverses_by_elimination() -> None:
     rng = np.random.default_rng(1)
     a = (rng.standard_normal((100, 6, 6)) / 6 + np.eye(6)).astype(np.float32)

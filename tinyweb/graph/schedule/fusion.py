@@ -179,7 +179,7 @@ class Fusion:
             return
         if state.kind is Kind.NONE and u.op in ELEMENTWISE and state.inputs:
             users = self.post_dominators.users
-            shared = u in self.in_sums and worth_sharing(u, users, self._is_loaded)
+            shared = u in self.in_sums and worth_sharing(u, users, self._is_loaded, self._goes_along_rows)
             if shared or worth_storing(u, users, self._is_loaded):
                 self._realize(u)
             return
@@ -403,6 +403,11 @@ class Fusion:
             if state.kind is Kind.FULL and v.op is Ops.REDUCE and size != 1 and same(size_prod(v.src[0].shape), size):
                 return False
         return True
+
+    def _goes_along_rows(self, u: UOp, reduce: UOp) -> bool:
+        """Whether all users of `u` end in one node after nothing but what goes along the rows of that reduce."""
+        row_size = size_prod(reduce.src[0].shape[a] for a in reduce.arg[1])
+        return self._meets_in_one_kernel(u, State(Kind.ROW, row_size))
 
     def _along_row(self, v: UOp, state: State) -> bool:
         """Elementwise work, or a broadcast or reduce along the row of that state."""

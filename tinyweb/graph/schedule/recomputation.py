@@ -70,31 +70,34 @@ def in_sums(order: Sequence[UOp], users: Users) -> set[UOp]:
     return {u for u, found in sums.items() if len(found) > 1}
 
 
-def worth_sharing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
+def worth_sharing(u: UOp, users: Users, is_memory: IsMemory, is_one_kernel: Callable[[UOp, UOp], bool]) -> bool:
     """Whether memory for a value, one of those `in_sums`, costs less than computing it in each kernel that needs it.
     What a recurrent network carries from step to step would be computed from all steps before in each of the following
-    ones.
+    ones. `is_one_kernel`: of the value and a sum at its own places, whether one kernel has all sums along these rows.
     """
     if len(set(users[u])) == 1:
         return False
     size = numel_max(u.shape)
-    if not _several_sums(u, size, users):
+    larger, own = _several_sums(u, size, users)
+    if len(larger) < 2 and len(own) < 2:
         return False
     # how many more there are says little: of those behind what is carried on, that is what they read
     operations = _operations(u, is_memory)
-    return operations > LONG or operations * size > SURE * LAUNCH + STORED * size
+    if len(larger) > 1:
+        return operations > LONG or operations * size > SURE * LAUNCH + STORED * size
+    return operations > LONG and not is_one_kernel(u, own[0])
 
 
-def _several_sums(u: UOp, size: int, users: Users) -> bool:
-    """Whether a value, or elementwise work on it, goes into more than one sum of more elements. Sums of a value at its
-    own places go along its rows together.
-    """
-    found = set[UOp]()
+def _several_sums(u: UOp, size: int, users: Users) -> tuple[list[UOp], list[UOp]]:
+    """Sums that a value, or elementwise work on it, goes into: of more elements, up to two, and at its own places."""
+    larger, own = dict[UOp, None](), dict[UOp, None]()
     for x in islice(_made_of(u, users), MOST_USERS):
-        found.update(v for v in users[x] if v.op is Ops.REDUCE and numel_max(v.src[0].shape) > size)
-        if len(found) > 1:
-            return True
-    return False
+        for v in users[x]:
+            if v.op is Ops.REDUCE and numel_max(v.src[0].shape) >= size:
+                (larger if numel_max(v.src[0].shape) > size else own)[v] = None
+        if len(larger) > 1:
+            break
+    return [*larger], [*own]
 
 
 def _made_of(u: UOp, users: Users) -> Iterator[UOp]:
