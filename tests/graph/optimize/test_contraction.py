@@ -70,6 +70,15 @@ def test_weights_whose_rows_lie_pages_apart_are_read_along_them(rows: int, colum
     assert vector.startswith("bind(i1")
 
 
+def test_pairs_are_counted_in_vectors_of_outputs() -> None:
+    """Where as much is read along what is summed, sums lie side by side, and no lanes are added up in the end."""
+    rows = Tensor.empty(16, 64)
+    kernel = capture(lambda: rows.unsqueeze(1).less(rows.unsqueeze(2)).sum(-1).realize()).calls[-1].kernel
+    for target in (cpu_target(16, 1), cpu_target(8, 1), wasm_target(1)):
+        (vector,) = (a for a in map(str, heuristic(kernel, target)) if a.endswith("vector)"))
+        assert vector.startswith("bind(i1")
+
+
 @pytest.mark.parametrize(("columns", "block"), [(768, 128), (1024, 512), (2304, 256)])
 def test_a_vector_times_a_matrix_is_shared_evenly(columns: int, block: int) -> None:
     """Three blocks would leave one of two threads without work for half of the time."""

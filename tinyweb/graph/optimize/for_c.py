@@ -326,8 +326,9 @@ def vector_axis(b: Builder, loads: list[UOp], bound: list[UOp], free: list[UOp])
     # elements of 4 bits are unpacked by whole words; others, if once, by vectors of their own
     once = (u.dtype.bits for u in loads if u.dtype.bits < 8 or u.ranges.issuperset(free))
     longest = max(lanes, 8) if any(bits < 32 for bits in once) else lanes
-    limits = [*((r, longest) for r in bound), *((r, min(4 * lanes, 64)) for r in free)]
-    return b.vector_axis(loads, limits, lanes)
+    along, across = [(r, longest) for r in bound], [(r, min(4 * lanes, 64)) for r in free]
+    # where both are as good: sums side by side, unless what is stored lies along other axes
+    return b.vector_axis(loads, [*along, *across] if b.k.apart else [*across, *along], lanes)
 
 
 def unrolled(k: Analysis, r: UOp, most: int) -> int:
