@@ -12,6 +12,7 @@ from tests.tensor.ops import compare_all, values
 from tests.tensor.test_linalg import OPS as LINEAR_ALGEBRA
 from tinyweb import Tensor
 from tinyweb.dtype import BY_NAME, dtypes
+from tinyweb.graph.ir import Ops
 from tinyweb.nn.quantized_weight import of_codes
 from tinyweb.render_c import CUDA
 
@@ -49,6 +50,23 @@ def test_long_rows_of_few_bits(bits: int, device: str) -> None:
     dense = (codes.astype(np.float32) - (1 << bits - 1)) * scales[..., None].astype(np.float32)
     got = matrix.product(Tensor(x, device=device)).numpy()
     np.testing.assert_array_equal(got, dense.reshape(24, -1) @ x)  # all sums are multiples of 1/2, and small
+
+
+@pytest.mark.parametrize(("heads", "keys"), [(8, 1024), (8, 1000), (4, 1500), (8, 77)])
+def test_neighbours_share_what_follows_from_sums(text: TextRuntime, heads: int, keys: int) -> None:
+    """Each of the first threads computes a sigmoid of the sums that all of them have; rows, biases and halves too."""
+    random = np.random.default_rng(keys)
+    shapes = (heads, 1, 64), (heads, keys, 64), (keys,)
+    q, k, b = (random.standard_normal(shape, np.float32) for shape in shapes)
+    scores, before = np.einsum("hqd,hkd->hqk", q, k) / 8, len(text.programs)
+
+    def ours(q: Tensor, k: Tensor, b: Tensor) -> Tensor:
+        return ((q / 8) @ k.transpose(-1, -2) + b).sigmoid() * b.exp()
+
+    want = np.exp(b) / (1 + np.exp(-scores - b))
+    compare(text, text.target, [q, k, b], ours, want.astype(np.float32))
+    choices = [u for p in text.programs[before:] for u in p.uops if u.op is Ops.WHERE]
+    assert any(u.src[1].op is u.src[2].op is Ops.LOAD for u in choices) == (keys > 100)
 
 
 @pytest.mark.parametrize(

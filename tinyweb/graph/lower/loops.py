@@ -36,6 +36,7 @@ from tinyweb.graph.lower.exchange import Exchange
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
 from tinyweb.graph.lower.held_sums import HeldSums
 from tinyweb.graph.lower.last_found import last_found
+from tinyweb.graph.lower.shared_results import share_results
 from tinyweb.graph.lower.staging import Staging, close_loops, staged_index
 from tinyweb.graph.lower.steps import first_steps, steps_before
 from tinyweb.graph.optimize.instructions import Instruction, Match, matrix_of
@@ -51,7 +52,7 @@ def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) ->
     variables.
     """
     reduces = _Reduces(kernel, target, workgroup)
-    stores = reduces.run()
+    stores = share_results(reduces.run(), reduces.exchange.buffer)
     return close_output_loops(stores), frozenset(reduces.arrays)
 
 

@@ -187,7 +187,13 @@ class Memory:
                 return _shift(Ops.SHR, value, vector([32 - bits] * width, value.dtype)).cast(dtype)
             down = _shift(Ops.SHR, word, vector([n * bits for n in known], U32))
         else:
-            shifts = [(index_const(n) if isinstance(n, int) else n).cast(U32) * UOp.const(bits, U32) for n in numbers]
+            places = [index_const(n) if isinstance(n, int) else n for n in numbers]
+            if stored.kind == "int":  # the same, for what is shifted out above needs no mask
+                places = [simplify(index_const(32 // bits - 1) - n) for n in places]
+            shifts = [n.cast(U32) * UOp.const(bits, U32) for n in places]
+            if stored.kind == "int":
+                high = _shift(Ops.SHL, word, stack(shifts)).bitcast(I32)
+                return _shift(Ops.SHR, high, vector([32 - bits] * width, I32)).cast(dtype)
             down = _shift(Ops.SHR, word, stack(shifts))
         if carrier_bits == bits or stored.is_float:
             return self._decode(down, stored, dtype)

@@ -333,8 +333,10 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         unroll(b, [r for r in reused if r is not axis], reused, outputs, t.busy_threads)
         bind_threads(b, by_stride(k, rows), WORKGROUP)
         return
-    # several rows to a thread, where there are plenty, share what is read and computed of the input
-    unroll(b, serves, reused, outputs * count, t.busy_threads // 2)
+    # several rows to a thread, where there are plenty, share what is read and computed of the input; and neighbours that
+    # know the sums of several share what is computed of those
+    divided = count <= t.neighbours and any(u.op in FUNCTIONS and u not in dominant.toposort() for u in k.nodes)
+    unroll(b, serves, reused, outputs * count, t.busy_threads // (4 if divided else 2))
     if axis in rows:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
