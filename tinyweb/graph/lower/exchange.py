@@ -31,7 +31,8 @@ class Exchange:
         """
         shape = [int(t.src[0].arg) for t in threads]
         count = prod(shape)
-        if self._are_neighbours(threads, count) and all(combines_as_neighbours(u.arg, u.dtype) for u in group):
+        known = all(combines_as_neighbours(u.arg, u.dtype) for u in group)
+        if known and self._are_neighbours(threads, count):
             return [UOp(Ops.SUBGROUP, u.dtype, (v,), Neighbours(u.arg, count)) for u, v in zip(group, values)]
         mine = flatten([(t, n) for t, n in zip(threads, shape)])
         others = [
@@ -45,6 +46,9 @@ class Exchange:
         team, teams = flatten(others), prod(n for _, n in others)
         # what an earlier round of the enclosing loops still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
+        if not first and known and self._are_rows(threads, shape):
+            rows = flatten(list(zip(threads[:-1], shape[:-1]))), prod(shape[:-1])
+            return self._over_rows(group, values, rows, (threads[-1], shape[-1]), (team, teams), fresh)
         tiles = [list(v.lanes) for v in values]
         step, some = 1, None
         if count > (FLAT_IN_LOOP if outer else FLAT_EXCHANGE):
@@ -60,6 +64,30 @@ class Exchange:
         """Whether threads are all of a workgroup along its first dimension, and read each other's registers."""
         first = [t.arg[1] for t in threads] == [0] and count == self.workgroup[0]
         return first and count <= self.target.neighbours and count & (count - 1) == 0
+
+    def _are_rows(self, threads: list[UOp], shape: list[int]) -> bool:
+        """Whether they are several rows of such neighbours, no more than a row has threads."""
+        rows = prod(shape[:-1])
+        return 1 < rows <= shape[-1] and rows & (rows - 1) == 0 and self._are_neighbours(threads[-1:], shape[-1])
+
+    def _over_rows(
+        self, group: list[UOp], values: list[UOp], rows: tuple[UOp, int], mine: tuple[UOp, int], team: tuple[UOp, int],
+        fresh: tuple[UOp, ...],
+    ) -> list[UOp]:  # fmt: skip
+        """Each row of neighbours combines its threads' results, and again what all rows have of these in memory."""
+        (row, count), (place, size) = rows, mine
+        stores, places = [], []
+        for u, value in zip(group, values):
+            index, tile = tile_index(value.lanes)
+            shared = self.buffer(Space.SHARED, u.dtype, tile * team[1] * count)
+            base = add(make(Ops.MUL, dtypes.index, (index, index_const(team[1]))), team[0])
+            base = make(Ops.MUL, dtypes.index, (base, index_const(count)))
+            own = UOp(Ops.SUBGROUP, u.dtype, (value,), Neighbours(u.arg, size))
+            stores.append(shared.after(*fresh).store(add(base, row), own, place.equal(0)))
+            places.append((shared, base))
+        arrived = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
+        parts = [shared.after(arrived).load(add(base, simplify(place % count))) for shared, base in places]
+        return [UOp(Ops.SUBGROUP, u.dtype, (v,), Neighbours(u.arg, count)) for u, v in zip(group, parts)]
 
     def _over_subgroups(
         self, group: list[UOp], values: list[UOp], mine: UOp, count: int, outer: list[UOp]

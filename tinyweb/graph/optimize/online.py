@@ -144,6 +144,8 @@ class _Steps:
         self.size = row.src[0]
         begin, end = visible(softmax.score, row)
         self.walked = self.size if end is None else self.size.minimum(end)
+        mine = visible(softmax.score, row, threads=True)[1]
+        self.summed = self.size if mine is None else self.size.minimum(mine)
         self.ends = _bounds(softmax.score, row)[1]
         # vectors of keys begin where those of the whole row do
         self.first = UOp.const(0, dtypes.index) if begin is None else begin // ALIGNED * ALIGNED
@@ -199,11 +201,11 @@ class _Steps:
             factor = before.equal(now).where(factor, self._exponential(before, now))
         weight = self._exponential(score, self._finite(now))
         weights = stage_of(weight, own, action.space) if self.fragments is None else self._rounded(weight, own)
-        # only what exists is summed, so that nothing is multiplied by a weight of 0 that was not asked for
+        # only what exists, for a thread's own rows, is summed: nothing is multiplied by a weight of 0 not asked for
         each = action.block // action.split
         rest: UOp | int = each
         if self.fragments is None and (not self.whole or self.walked is not self.size):
-            rest = as_index(each).minimum((self.walked - self._at(begin)).maximum(0))
+            rest = as_index(each).minimum((self.summed - self._at(begin)).maximum(0))
         table: dict[UOp, UOp] = {softmax.maximum: maximum.cast(softmax.maximum.dtype)}
         nothing = maximum.equal(-math.inf)
         for i, s in enumerate(softmax.sums):
@@ -380,19 +382,18 @@ def _is_moderate(softmax: Softmax) -> bool:
     return not any(masks) and not any(large)
 
 
-def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
+def visible(score: UOp, row: UOp, threads: bool = False) -> tuple[UOp | None, UOp | None]:
     """The first step of `row` and the one behind the last beyond which all scores are -inf, as far as they are known.
-    They vary over loops and the grid, and hold for all lanes and threads."""
-    begin, end = (
-        reduce(merge, some) if some else None for some, merge in zip(_bounds(score, row), (UOp.maximum, UOp.minimum))
-    )
+    They vary over loops and the grid, and hold for all lanes and threads; or vary over `threads` too."""
+    bounds = _bounds(score, row, threads)
+    begin, end = (reduce(merge, some) if some else None for some, merge in zip(bounds, (UOp.maximum, UOp.minimum)))
     return (
         simplify(begin.maximum(0)) if begin is not None else None,
         simplify(end.maximum(0)) if end is not None else None,
     )
 
 
-def _bounds(score: UOp, row: UOp) -> tuple[list[UOp], list[UOp]]:
+def _bounds(score: UOp, row: UOp, threads: bool = False) -> tuple[list[UOp], list[UOp]]:
     """What each condition of a score says of the first step, and of the one behind the last."""
     bounds: tuple[list[UOp], list[UOp]] = ([], [])
     score = simplify(score)  # comparisons in their canonical form
@@ -403,7 +404,7 @@ def _bounds(score: UOp, row: UOp) -> tuple[list[UOp], list[UOp]]:
             if masked == is_minus_infinity(b):
                 break
             for clause in clauses(simplify(condition.logical_not()) if masked else condition):
-                if (found := _bound(clause, row)) is not None and (own := _of_all(*found)) is not None:
+                if (found := _bound(clause, row)) is not None and (own := _of_all(*found, threads)) is not None:
                     bounds[found[1]].append(own)
             score = b if masked else a
         else:
@@ -427,10 +428,10 @@ def _bound(clause: UOp, row: UOp) -> tuple[UOp, bool] | None:
     return at, (parts[0] == -1) == (contrary is None)
 
 
-def _of_all(bound: UOp, last: bool) -> UOp | None:
-    """A bound that holds for all lanes and threads."""
+def _of_all(bound: UOp, last: bool, threads: bool) -> UOp | None:
+    """A bound that holds for all lanes, and for all threads, unless these are to have bounds of their own."""
     for r in bound.ranges:
-        if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID):
+        if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID) or (threads and r.arg.kind is AxisKind.THREAD):
             continue
         rises = _rises(bound, r)
         if rises is None or r.src[0].op is not Ops.CONST:
