@@ -355,14 +355,13 @@ class Pooling(Activation, Scatter, Convolution):
         sizes, counts = self._adaptive(method, n, output_size)
         x = self._floating()
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
-        shares = [_shares(size, count) for size, count in zip(sizes, counts, strict=True)]
-        scale = math.prod(s.shape[1] for s in shares if s.min() == s.max())
-        for i, (size, count, share) in enumerate(zip(sizes, counts, shares, strict=True)):
-            w = wide._adaptive_windows(wide.ndim - n + i, size, count)
-            if share.min() < share.max():  # factors, of which the first are for the axes without as well
-                each = self._operand((share / scale).astype(np.float32), method).cast(w.dtype)
-                w, scale = w.mul(each._reshape((count, *(1,) * (n - 1 - i), share.shape[1]))), 1
-            wide = w.sum(-1)
+        lengths = [_lengths(size, count) for size, count in zip(sizes, counts, strict=True)]
+        scale = math.prod(int(each[0]) for each in lengths if each.min() == each.max())
+        for i, (size, count, each) in enumerate(zip(sizes, counts, lengths, strict=True)):
+            wide = wide._adaptive_sums(wide.ndim - n + i, size, count)
+            if each.min() < each.max():  # the first factors are for the axes without as well
+                factors = self._operand((1 / (each * scale)).astype(np.float32), method).cast(wide.dtype)
+                wide, scale = wide.mul(factors._reshape((count, *(1,) * (n - 1 - i)))), 1
         return wide.div(scale).cast(x.dtype)
 
     def adaptive_max_pool1d(self, output_size: Any, return_indices: bool = False) -> Any:
@@ -424,11 +423,28 @@ class Pooling(Activation, Scatter, Convolution):
         """Windows as a new last axis; shorter ones end with their last element again."""
         if size % count == 0:
             return self._sliding(axis, size // count, size // count)
-        i, longest = self._iota(count), _shares(size, count).shape[1]
-        begin, last = i.mul(size).floor_divide(count), i.add(1).mul(size).sub(1).floor_divide(count)
-        at, last = begin.unsqueeze(1).add(self._iota(longest)), last.unsqueeze(1)
+        begin, last = self._adaptive_places(size, count)
+        at = begin.add(self._iota(int(_lengths(size, count).max())))
         w = self._take(at.less(last).where(at, last), axis)
         return w.permute(*range(axis + 1), *range(axis + 2, w.ndim), axis + 1)
+
+    def _adaptive_sums(self, axis: int, size: int, count: int) -> Self:
+        """Sums of such windows: of what all have, and of what only longer ones have."""
+        if size % count == 0:
+            return self._sliding(axis, size // count, size // count).sum(-1)
+        (begin, last), lengths = self._adaptive_places(size, count), _lengths(size, count)
+        least, most = int(lengths.min()), int(lengths.max())
+        total = self._take(begin.add(self._iota(least)), axis).sum(axis + 1)
+        if least < most:
+            at = begin.add(self._iota(most - least)).add(least)
+            # a place outside picks what is not there: zeros
+            total = total.add(self._take(at.less_equal(last).where(at, -1), axis).sum(axis + 1))
+        return total
+
+    def _adaptive_places(self, size: int, count: int) -> tuple[Self, Self]:
+        """The first and the last element of each window, (count, 1)."""
+        i = self._iota(count).unsqueeze(1)
+        return i.mul(size).floor_divide(count), i.add(1).mul(size).sub(1).floor_divide(count)
 
     # -- windows as columns -------------------------------------------------------------------------------------------
     def im2col(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
@@ -472,11 +488,8 @@ class Pooling(Activation, Scatter, Convolution):
     col2im = fold
 
 
-def _shares(size: int, count: int) -> npt.NDArray[np.float64]:
-    """What each element counts in the mean of an adaptive window: (count, the most elements of a window). The last of a
-    shorter window is there several times."""
+def _lengths(size: int, count: int) -> npt.NDArray[np.int64]:
+    """Elements of each adaptive window."""
     i = np.arange(count)
-    elements = (-(-(i + 1) * size // count) - i * size // count)[:, None]
-    longest = int(elements.max())
-    shares: npt.NDArray[np.float64] = np.where(np.arange(longest) < elements - 1, 1.0, 1 / (longest - elements + 1))
-    return shares / elements
+    lengths: npt.NDArray[np.int64] = -(-(i + 1) * size // count) - i * size // count
+    return lengths
