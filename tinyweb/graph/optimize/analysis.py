@@ -106,6 +106,11 @@ class Analysis:
         stride, rest = self.in_blocks(access, r, width) or (0, r)
         return stride == 1 and not (aligned and const_factor(rest) % width)
 
+    def slides(self, access: UOp, r: UOp, q: UOp) -> bool:
+        """Whether a step of an axis moves what is accessed along another one by few of its steps."""
+        mine, other = self.split(access, r), self.split(access, q)
+        return bool(mine and other and other[0] and not mine[0] % other[0] and 0 < mine[0] // other[0] < self.size(q))
+
     def merit(self, accesses: list[UOp], r: UOp, width: int, aligned: bool = True) -> tuple[int, int]:
         """How good a vector along an axis is: accesses that follow it less those that jump; then the traffic it
         serves.

@@ -72,6 +72,9 @@ def elementwise(b: Builder) -> None:
     for axes in ([r] for r in b.k.outputs if r not in outputs):
         b.vector(*stored_axis(b, axes))
     b.vector(*stored_axis(b, outputs))
+    for name in divided:  # of few places it is known of each what is chosen there
+        if b.has(name) and b.size(name) <= SMALL_WINDOW:
+            b.attempt(Bind(name, AxisKind.UNROLL))
     bind_threads(b, by_stride(b.k, outputs), WORKGROUP)
     b.grid(b.loops(r for r in outputs if not repeat(b, r)))
 
@@ -333,10 +336,9 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         unroll(b, [r for r in reused if r is not axis], reused, outputs, t.busy_threads)
         bind_threads(b, by_stride(k, rows), WORKGROUP)
         return
-    # several rows to a thread, where there are plenty, share what is read and computed of the input; and neighbours that
-    # know the sums of several share what is computed of those
-    divided = count <= t.neighbours and any(u.op in FUNCTIONS and u not in dominant.toposort() for u in k.nodes)
-    unroll(b, serves, reused, outputs * count, t.busy_threads // (4 if divided else 2))
+    # several rows to a thread, where there are plenty, share what is read, and neighbours what follows from their sums
+    follows = count <= t.neighbours and any(u.op in FUNCTIONS and u not in dominant.toposort() for u in k.nodes)
+    unroll(b, serves, reused, outputs * count, t.busy_threads // (4 if follows else 2))
     if axis in rows:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
@@ -396,7 +398,7 @@ def window(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp], outp
     """
     count, written, enough = 1, 1, b.target.busy_threads // 2
     for r, q in product(by_stride(b.k, rows), bound):
-        overlap = any(_slides(b.k, u, r, q) for u in loads)
+        overlap = any(b.k.slides(u, r, q) for u in loads)
         if not overlap or not b.left(r) or b.left(q) != q.arg.name or not b.k.constant(q):
             continue
         steps = power_of_two(b.k.size(r), 4)
@@ -405,12 +407,6 @@ def window(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp], outp
             b.bind(q.arg.name, AxisKind.UNROLL)
             count, written = count * steps, written * steps * b.k.size(q)
     return count
-
-
-def _slides(k: Analysis, load: UOp, r: UOp, q: UOp) -> bool:
-    """Whether a step of an output axis moves what is read along a reduced one by few of its steps."""
-    mine, other = k.split(load, r), k.split(load, q)
-    return bool(mine and other and other[0] and not mine[0] % other[0] and 0 < mine[0] // other[0] < k.size(q))
 
 
 # -- vectors and lanes ------------------------------------------------------------------------------------------
