@@ -13,8 +13,10 @@ from benchmarks.cliffs.work import Array, Inputs, Needs, Work, alike, halves, ne
 from tinyweb import Tensor
 
 WINDOW = 64
-EACH = "four threads share the sum of a score, and each computes its sigmoid"
-TRIANGLE = "blocks of 32 keys are computed whole on the diagonal, of which a row of 255 has eight at most"
+TRIANGLE = (
+    "scores of 64 keys are computed whole on the diagonal, of which a row of 255 has four at most, and each of 16 "
+    "threads computes what its rows' sums are rescaled with"
+)
 Scores = Callable[..., Any]
 
 
@@ -34,13 +36,11 @@ def works() -> Iterator[Work]:
             product_needs(heads, queries, keys, 64)
             + softmax_needs(heads * queries * keys)
             + needs(half=heads * keys * 64),
-            beyond="workgroups of three queries convert the keys and values that they read" if queries > 1 else "",
         )
     for heads, queries, keys in ((4, 256, 256), (6, 33, 1500), (8, 1, 1024)):
         size = f"{queries}x{keys}"
         for name, extra, weights, more in variants(heads, queries, keys):
-            beyond = EACH if (name, queries) == ("sigmoid", 1) else ""
-            yield spelled(f"attention-{name}-{size}", heads, queries, keys, extra, weights, more, beyond)
+            yield spelled(f"attention-{name}-{size}", heads, queries, keys, extra, weights, more)
         yield grouped(f"attention-grouped-{size}", heads * 2, 2, queries, keys)
         yield fused_mask(f"attention-mask-{size}", heads, queries, keys)
         yield differential(f"attention-differential-{size}", heads, queries, keys)
@@ -99,15 +99,14 @@ def sinks(scores: Any, sink: Any) -> Any:
 
 
 def spelled(
-    name: str, heads: int, queries: int, keys: int, extra: Sequence[Sequence[int]], weights: Scores, more: Needs,
-    beyond: str,
-) -> Work:  # fmt: skip
+    name: str, heads: int, queries: int, keys: int, extra: Sequence[Sequence[int]], weights: Scores, more: Needs
+) -> Work:
     def both(q: Any, k: Any, v: Any, *rest: Any) -> Any:
         return weights((q * 0.125) @ k.transpose(-1, -2), *rest) @ v
 
     needed = product_needs(heads, queries, keys, 64) + softmax_needs(heads * queries * keys)
     needed.update(more)
-    return alike(name, normal(*shapes(heads, queries, keys, 64), *extra), both, needed, beyond=beyond)
+    return alike(name, normal(*shapes(heads, queries, keys, 64), *extra), both, needed)
 
 
 def grouped(name: str, heads: int, shared: int, queries: int, keys: int) -> Work:
@@ -152,7 +151,7 @@ def causal(name: str, heads: int, size: int) -> Work:
         lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True),
         needs(4 * count * 64) + softmax_needs(count),
         note="needed: the lower triangle",
-        beyond=TRIANGLE,
+        beyond=TRIANGLE if size < 1024 else "",
     )
 
 

@@ -114,8 +114,7 @@ def resampling() -> Iterator[Work]:
     yield function("interpolate-bilinear-224", small, "interpolate", needed, size=(224, 224), mode="bilinear")
     # sums of 15 / 7 + 6 / 7 rows, of 20 / 7 + 6 / 7 columns, and their scale
     needed = needs(3 * 224 * (640 * 2 + 224 * (26 / 7 - 1)), divide_by_constant=3 * 224 * 224)
-    beyond = "windows of three and four columns have four weights, of which one may be 0: a multiply-add for each"
-    yield function("interpolate-area-224", small, "interpolate", needed, size=(224, 224), mode="area", beyond=beyond)
+    yield function("interpolate-area-224", small, "interpolate", needed, size=(224, 224), mode="area")
     yield function(
         "interpolate-linear-1d",
         normal((4, 64, 1000)),
@@ -133,7 +132,6 @@ def resampling() -> Iterator[Work]:
             lambda x, grid: functional.grid_sample(x, grid, align_corners=False),
             needs(2 * 45 * 47 * (7 * channels + 4 * (2 + 4 + 3) + 12)),
             tolerance=1e-4,
-            beyond="places and weights are a kernel each, with coordinates in each" if channels == 3 else "",
         )
     yield function("pixel-shuffle-2", normal((1, 128, 64, 64)), "pixel_shuffle", needs(), upscale_factor=2)
 

@@ -144,7 +144,10 @@ def joins() -> Iterator[Work]:
 
 def steps() -> Iterator[Work]:
     """Steps that each read several places of the one before."""
-    again = "a step or two is computed again where it is read, which costs less than storing each of them"
+    again = (
+        "a pivot's row and column are computed from the first matrix, and the result from all of them: storing each "
+        "step would move more"
+    )
 
     def neighbours(x: Any) -> Any:
         for _ in range(6):

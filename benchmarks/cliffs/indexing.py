@@ -36,7 +36,8 @@ def scans() -> Iterator[Work]:
         rows,
         lambda x: tuple(x.cummax(1)),
         needs(2 * count, nan_choice=count),
-        beyond="positions are two comparisons (NaN is one) and a choice, in blocks of 256 elements: 5120 for 5000",
+        beyond="positions are two comparisons (NaN is one) and a choice in blocks of 256 elements, 5120 for 5000, and "
+        "a running maximum of what is chosen",
     )
     yield alike(
         "logcumsumexp",

@@ -13,7 +13,10 @@ from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.nn.quantize import QuantizedWeight, quantize_groups
 
-NIBBLES = "integers of 4 bits are taken out of words one by one: no product of words has them and those of 8 bits"
+NIBBLES = (
+    "integers of 4 bits are taken out of words one by one: a product of words would need every other byte of the "
+    "activations in a word, which takes as much where few rows share it"
+)
 
 
 def works() -> Iterator[Work]:
@@ -139,9 +142,6 @@ def integers() -> Iterator[Work]:
             torch._int_mm if exact else lambda a, b: a.int() @ b.int(),
             needs(2 * m * k * n),
             note="PyTorch: _int_mm" if exact else "PyTorch: products of int32",
-            beyond=""
-            if exact
-            else "without matrix instructions each workgroup takes its integers out of words, for 16 columns",
         )
 
     def channels(random: np.random.Generator) -> Sequence[Array]:

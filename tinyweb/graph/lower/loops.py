@@ -52,8 +52,7 @@ def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) ->
     variables.
     """
     reduces = _Reduces(kernel, target, workgroup)
-    stores = share_results(reduces.run(), reduces.exchange.buffer)
-    return close_output_loops(stores), frozenset(reduces.arrays)
+    return close_output_loops(share_results(reduces.run(), reduces.exchange.buffer)), frozenset(reduces.arrays)
 
 
 def close_output_loops(stores: Sequence[UOp]) -> UOp:
