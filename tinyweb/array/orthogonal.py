@@ -12,6 +12,7 @@ from tinyweb.array.tridiagonal import COUNTED, Tridiagonal
 from tinyweb.dtype import dtypes
 
 T = TypeVar("T", bound="Orthogonal")
+APART = 256  # times what two vectors have in common that their values are apart: what turns them is small beside 1
 INLINE = 64  # columns up to which a rotation's angles are computed again for every element
 
 
@@ -147,31 +148,6 @@ class Orthogonal(Tridiagonal):
         i = self._iota(n)
         return i.eq(0).where(0, i.eq(1).where(n - 1, i.sub(1)))
 
-    def _two_sided(self, sweeps: int) -> Self:
-        """Jacobi's rotations of symmetric matrices: state (…, 2, n, n) holds the matrix and the product of rotations.
-
-        In each step columns and rows i and n-1-i are decoupled, all pairs at once; in n-1 steps every two meet (Brent
-        and Luk 1985), and each is back in its place.
-        """
-        n = self._fixed(self.ndim - 1, "eigh")
-        state, axis = self, self.ndim - 1
-        first = self._iota(2)._reshape((2, 1, 1)).eq(0)
-        move = self._partners(n)
-
-        def advanced(state: Self) -> Self:
-            matrix = state.select(-3, 0)
-            coupling = matrix.flip(-1).diagonal(0, -2, -1)
-            angles = self._angles(matrix.diagonal(0, -2, -1), coupling.add(coupling.flip(-1)).mul(0.5))
-            cosine, sine = (x if n <= INLINE else x.contiguous() for x in angles)
-            c, s = (x._reshape((*x.shape[:-1], 1, n, 1)) for x in (cosine, sine))
-            state = first.where(c, 1.0).mul(state).sub(first.where(s, 0.0).mul(state.flip(-2)))
-            c, s = (x._reshape((*x.shape[:-1], 1, 1, n)) for x in (cosine, sine))
-            state = c.mul(state).sub(s.mul(state.flip(-1)))
-            return state._take(move, axis)._take(move, axis - 1)
-
-        state = state._repeated(sweeps * (n - 1), advanced).contiguous()
-        return state
-
     def _one_sided(self, height: int, sweeps: int) -> Self:
         """Hestenes' rotations (1958): the first `height` rows' columns become orthogonal; the other rows follow."""
         n = self._fixed(self.ndim - 1, "svd")
@@ -191,8 +167,43 @@ class Orthogonal(Tridiagonal):
 
     def _orthonormal(self) -> Self:
         """Nearly orthonormal columns made more so by one step of Newton's iteration (Björck and Bowie 1971)."""
+        return self.matmul(self._to_orthonormal()).contiguous()
+
+    def _to_orthonormal(self) -> Self:
+        """What such columns are multiplied with."""
         n = self._fixed(self.ndim - 1, "svd")
-        return self.matmul(self._identity(n).mul(1.5).sub(self.mT.matmul(self).mul(0.5))).contiguous()
+        return self._identity(n).mul(1.5).sub(self.mT.matmul(self).mul(0.5))
+
+    def _refined_vectors(self, vectors: Self) -> tuple[Self, Self]:
+        """(eigenvalues, vectors) of symmetric matrices, of vectors that are nearly eigenvectors: their errors are
+        squared (Ogita and Aishima 2018). Where values are about equal, vectors are only made orthonormal."""
+        n = self._fixed(self.ndim - 1, "eigh")
+        diagonal = self._identity(n).bool()
+        lengths = vectors.mT.matmul(vectors).contiguous()
+        products = vectors.mT.matmul(self.matmul(vectors)).contiguous()
+        rest = self._identity(n).sub(lengths)
+        values = products.diagonal(0, -2, -1).div(lengths.diagonal(0, -2, -1)).contiguous()
+        row = values.unsqueeze(-2)
+        gaps = row.sub(values.unsqueeze(-1))
+        sides = products.add(row.mul(rest))
+        apart = gaps.abs().greater(sides.abs().mul(APART)) & ~diagonal
+        turns = apart.where(sides.div(apart.where(gaps, 1.0)), rest.mul(0.5)).contiguous()
+        return values, vectors.add(vectors.matmul(turns))._orthonormal()._orthonormal()
+
+    def _refined_columns(self, turns: Self) -> tuple[Self, Self]:
+        """Columns that are nearly orthogonal made more so, as `_refined_vectors`, and `turns` with them."""
+        n = self._fixed(self.ndim - 1, "svd")
+        products = self.mT.matmul(self).contiguous()
+        squares = products.diagonal(0, -2, -1)
+        gaps = squares.unsqueeze(-2).sub(squares.unsqueeze(-1))
+        apart = gaps.abs().greater(products.abs().mul(APART)) & ~self._identity(n).bool()
+        change = self._identity(n).add(apart.where(products.div(apart.where(gaps, 1.0)), 0.0)).contiguous()
+        columns = self.matmul(change).contiguous()
+        turns = turns.matmul(change).contiguous()
+        for _ in range(2):
+            change = turns._to_orthonormal().contiguous()
+            columns, turns = columns.matmul(change).contiguous(), turns.matmul(change).contiguous()
+        return columns, turns
 
     def _sweeps(self, n: int) -> int:
         """Sweeps until only rounding errors are left; convergence is quadratic in the end."""
@@ -207,14 +218,14 @@ class Orthogonal(Tridiagonal):
         even, lead = n + n % 2, [None] * (self.ndim - 2)
         a = self._pad([*lead, (0, even - n), (0, even - n)]).contiguous()
         identity = a._identity(even)._broadcast_to(a.shape)
-        first = type(self).stack([a, identity], axis=-3)._two_sided(self._sweeps(n))
-        # begun anew with what was found: the rotations left are tiny, and so are their rounding errors
-        vectors = first.select(-3, 1)._orthonormal()
-        rest = vectors.mT.matmul(a.matmul(vectors))
-        rest = rest.add(rest.mT).mul(0.5)
-        last = type(self).stack([rest, identity], axis=-3)._two_sided(1)
-        values = last.select(-3, 0).diagonal(0, -2, -1)._along(a.ndim - 2, 0, n).contiguous()
-        vectors = vectors.matmul(last.select(-3, 1))._along(a.ndim - 2, 0, n)._along(a.ndim - 1, 0, n)
+        # all eigenvalues made positive, the columns of what rotations make orthogonal are the vectors, but for lengths
+        bound = a.abs().sum(-1, keepdim=True).max(-2, keepdim=True).contiguous()
+        shift = identity.mul(bound.greater(0).where(bound, 1.0).mul(2.0))
+        turned = a.add(shift).contiguous()._one_sided(even, self._sweeps(n))
+        vectors = turned.div(turned.square().sum(-2, keepdim=True).sqrt()).contiguous()
+        values, vectors = a._refined_vectors(vectors)
+        values = values._along(a.ndim - 2, 0, n).contiguous()
+        vectors = vectors._along(a.ndim - 2, 0, n)._along(a.ndim - 1, 0, n)
         order, _ = values._order_places()
         axis = a.ndim - 2
         values = values.unsqueeze(-1)._pick(order, axis).squeeze(-1)
@@ -280,10 +291,8 @@ class Orthogonal(Tridiagonal):
         identity = self._identity(even)._broadcast_to(triangle.shape)
         first = type(self).cat([triangle, identity], axis=-2)._one_sided(even, self._sweeps(n))
         turns = first._along(axis, even, 2 * even)._orthonormal()
-        last = type(self).cat([triangle.matmul(turns), identity], axis=-2)._one_sided(even, 1)
-        turns = turns.matmul(last._along(axis, even, 2 * even))
-        w = last._along(axis, 0, n)._along(axis + 1, 0, n)
-        turns = turns._along(axis, 0, n)._along(axis + 1, 0, n)
+        w, turns = triangle.matmul(turns).contiguous()._refined_columns(turns)
+        w, turns = (x._along(axis, 0, n)._along(axis + 1, 0, n) for x in (w, turns))
         values = w.square().sum(-2).sqrt().contiguous()
         down, _ = values.neg()._order_places()
         values = values.unsqueeze(-1)._pick(down, axis).squeeze(-1).contiguous()

@@ -132,7 +132,8 @@ class Tridiagonal(Elimination):
         small = bound.mul(EPSILON[self.dtype] ** 2)
         guard = small.contiguous(), small.mul(2.0).contiguous()
         entries = [diagonal._along(last, i, i + 1) for i in range(n)]
-        squares = [beside._along(last, i, i + 1).square() for i in range(n - 1)]
+        beside = beside.square().contiguous()
+        squares = [beside._along(last, i, i + 1) for i in range(n - 1)]
 
         def count(x: Self) -> Self:
             pivot, negative = entries[0].sub(x)._signed(*guard)
@@ -154,8 +155,9 @@ class Tridiagonal(Elimination):
         # pivots are nothing beside the square of the least value that is told from 0
         small = bound.square().mul(EPSILON[self.dtype] ** 2 * 2.0 ** (-2 * OCTAVES[self.dtype]))
         guard = small.contiguous(), small.mul(2.0).contiguous()
-        entries = [diagonal._along(last, i, i + 1).square() for i in range(n)]
-        squares = [above._along(last, i, i + 1).square() for i in range(n - 1)]
+        diagonal, above = diagonal.square().contiguous(), above.square().contiguous()
+        entries = [diagonal._along(last, i, i + 1) for i in range(n)]
+        squares = [above._along(last, i, i + 1) for i in range(n - 1)]
 
         def count(x: Self) -> Self:
             shift = x.square().neg()

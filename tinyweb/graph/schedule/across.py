@@ -7,12 +7,13 @@ different devices that wait for the same copies run side by side, where launches
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinyweb.graph.ir import Ops, Spread, UOp, numel_max, toposort
 from tinyweb.graph.schedule.calls import KernelCall, copy_call
 from tinyweb.graph.schedule.memory_plan import plan_memory
-from tinyweb.graph.schedule.schedule import Built, Schedule, build, new_buffer
+from tinyweb.graph.schedule.schedule import Schedule, build, new_buffer
+from tinyweb.graph.schedule.segments import Built
 from tinyweb.graph.schedule.spread import Devices, Parts, Resolver, part_of
 from tinyweb.graph.target import Target
 
@@ -105,7 +106,7 @@ class _Across:
                 if found not in named:
                     self.home[found] = d
             calls = [(kernel, tuple(named.get(b, b) for b in buffers)) for kernel, buffers in built.calls]
-            self.built[d] = Built(calls, built.results, built.temporaries, built.max_inputs)
+            self.built[d] = replace(built, calls=calls)
             self.home.update(dict.fromkeys(built.temporaries, d))
         self.home.update((landing, target) for landing, _, target, _ in self.sent)
 

@@ -25,20 +25,19 @@ from tinyweb.graph.ir import (
     size_max,
     toposort,
 )
-from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.spec import spec_level, verify
 from tinyweb.graph.ir.tensor_spec import tensor_spec
 from tinyweb.graph.schedule.attention import softmaxes, unmerged
-from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
+from tinyweb.graph.schedule.calls import KernelCall, numbered
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, both, flat_index, present, reshape_index
 from tinyweb.graph.schedule.known import Parts, known
 from tinyweb.graph.schedule.long_reductions import in_parts
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
-from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import expand_ordered, placed
 from tinyweb.graph.schedule.reshapes import before_reshapes
+from tinyweb.graph.schedule.segments import Built, in_segments
 from tinyweb.graph.schedule.shared_rows import by_rows
 from tinyweb.graph.schedule.views import address, converted_where_read, walk
 from tinyweb.graph.schedule.whole_rows import held_rows
@@ -115,39 +114,30 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
     return Schedule(tuple(calls), tuple(results), memory)
 
 
-@dataclass(frozen=True)
-class Built:
-    """Kernels with their buffers, in order, as they are before small ones are joined and large ones divided."""
-
-    calls: list[tuple[UOp, tuple[UOp, ...]]]
-    results: tuple[UOp, ...]
-    temporaries: list[UOp]
-    max_inputs: int
-
-    def finished(self, calls: Sequence[tuple[UOp, tuple[UOp, ...]]], device: str = "") -> list[KernelCall]:
-        """Some of the calls, neighbours in time: small ones joined, and each within the number of buffers."""
-        joined = (KernelCall(*call, device) for call in join(calls))
-        found = [part for call in joined for part in within_limit(call, self.max_inputs)]
-        for call in found:
-            verify("schedule", call.kernel, kernel_spec)
-        return found
-
-
 def build(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Built:
     """The kernels of `schedule`."""
     return _built(_strip(roots, target.scattered_stores), target)
 
 
-def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = True) -> Built:
-    """The kernels of roots without what only gradients ask for. `rows`: sums of what is made of products are sums of
-    the sums of rows, if all these are held."""
+def _built(roots: Sequence[UOp], target: Target | type[Target]) -> Built:
+    """The kernels of roots without what only gradients ask for."""
     if target.shared_bytes:  # tiles convert what they copy
         roots = converted_where_read(roots)
+    recipes: dict[UOp, _Recipe] = {}
+    return in_segments(
+        roots, lambda some: _built_whole(some, target, recipes), lambda like: new_buffer(like.arg.size, like.dtype)
+    )
+
+
+def _built_whole(
+    roots: Sequence[UOp], target: Target | type[Target], recipes: dict[UOp, _Recipe], rows: bool = True
+) -> Built:
+    """The kernels of a segment, or of all. `rows`: sums of what is made of products are sums of the sums of rows, if
+    all these are held."""
     given, split = roots, frozenset[UOp]()
     if rows and target.shared_bytes:
         roots, split = by_rows(roots)
     roots, scratch = expand_ordered(roots, new_buffer)
-    recipes: dict[UOp, _Recipe] = {}
     stored: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     while True:
@@ -165,7 +155,7 @@ def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = Tru
             roots = within_rows
             continue
         if not split <= fusion.held:
-            return _built(given, target, rows=False)
+            return _built_whole(given, target, recipes, rows=False)
         at_once = placed(roots, target.scattered_stores, fusion.realized)
         if at_once != roots:
             roots = at_once
@@ -195,7 +185,7 @@ def _built(roots: Sequence[UOp], target: Target | type[Target], rows: bool = Tru
     results = tuple(memory[r] for r in roots)
     kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN and m not in scratch}
     temporaries = [m for m in dict.fromkeys(memory.values()) if m not in kept]
-    return Built(calls, results, [*temporaries, *between], fusion.max_inputs)
+    return Built(calls, results, [*temporaries, *between], fusion.max_inputs, frozenset(memory))
 
 
 def _compute_first(roots: Sequence[UOp], updates: set[UOp]) -> list[UOp]:
