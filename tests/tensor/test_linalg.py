@@ -294,6 +294,20 @@ def test_full_matrices_and_deficient_ranks() -> None:
         np.testing.assert_allclose(q.numpy() @ q.numpy().T, np.eye(m), atol=2e-6)
 
 
+@pytest.mark.parametrize("tiny", ["ones", "graded columns", "graded rows"])
+def test_what_is_nearly_nothing_leaves_factors_orthonormal(tiny: str) -> None:
+    """Columns that depend on others leave rounding errors of rounding errors, of which no square is exact."""
+    n, graded = 24, 10.0 ** -np.arange(24)
+    a = np.ones((n, n)) if tiny == "ones" else data(n, n) * (graded if tiny == "graded columns" else graded[:, None])
+    a = a.astype(np.float32)
+    q, r = (x.numpy() for x in Tensor(a).qr())
+    u, s, v = (x.numpy() for x in Tensor(a).svd())
+    for each in (q, u, v.T):
+        np.testing.assert_allclose(each.T @ each, np.eye(n), atol=4e-6)
+    np.testing.assert_allclose((q @ r - a) / np.abs(a).max(0), np.zeros((n, n)), atol=4e-6)
+    np.testing.assert_allclose((u * s) @ v, a, atol=8e-6 * s[0])
+
+
 def test_singular_matrices_have_no_finite_inverse() -> None:
     assert not np.isfinite(Tensor(np.ones((3, 3), np.float32)).inverse().numpy()).any()
     assert np.isnan(Tensor(-np.eye(2, dtype=np.float32)).cholesky().numpy()).any()

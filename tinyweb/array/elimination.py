@@ -23,6 +23,7 @@ from tinyweb.graph.ir import Shape
 from tinyweb.graph.schedule.indexing import same
 
 EPSILON = {dtypes.float32: 2.0**-23, dtypes.float64: 2.0**-52}
+SMALLEST = {dtypes.float32: 2.0**-126, dtypes.float64: 2.0**-1022}  # of all digits
 
 
 class Elimination(Linalg, Gathering):

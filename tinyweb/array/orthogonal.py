@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Self, TypeVar
 
+from tinyweb.array.elimination import EPSILON, SMALLEST
 from tinyweb.array.tridiagonal import COUNTED, Tridiagonal
 from tinyweb.dtype import dtypes
 
@@ -21,9 +22,10 @@ class Orthogonal(Tridiagonal):
 
     __slots__ = ()
 
-    def _unit_scale(self) -> tuple[Self, Self]:
-        """The matrix over its largest element, so that no square overflows or vanishes, and that element (…, 1, 1)."""
-        largest = self.abs().max((-2, -1), keepdim=True)
+    def _unit_scale(self, axes: tuple[int, ...] = (-2, -1)) -> tuple[Self, Self]:
+        """The matrix, or with the axis -2 each column, over its largest element, so that no square overflows or
+        vanishes, and that element (…, 1, 1)."""
+        largest = self.abs().max(axes, keepdim=True)
         usable = largest.greater(0) & largest.less(math.inf)
         scale = usable.where(largest, 1.0).detach().contiguous()
         return self.div(scale), scale
@@ -37,7 +39,7 @@ class Orthogonal(Tridiagonal):
         the factors, one with the number of the step; a row with the step at which a column was taken.
         """
         m, n = self._matrix("qr")
-        k, late = min(m, n), float(n)
+        k, late, least = min(m, n), float(n), SMALLEST[self.dtype] / EPSILON[self.dtype]
         state = self._with_columns(0.0, 0.0)
         state = type(self).cat([state, state._constant(late)._broadcast_to((*state.shape[:-2], 1, n + 2))], axis=-2)
         rows, columns = self._iota(m + 1).unsqueeze(1), self._iota(n + 2)
@@ -56,7 +58,7 @@ class Orthogonal(Tridiagonal):
             below = rows.greater(at) & rows.less(m)
             rest = below.where(column, 0.0).square().sum(-2, keepdim=True)
             length = head.square().add(rest).sqrt()
-            flat = rest.eq(0)  # nothing to reflect
+            flat = rest.less_equal(least)  # nothing to reflect; of squares that lost digits no reflection is made
             top = flat.where(head, head.less(0).where(length, length.neg()))
             factor = flat.where(0.0, top.sub(head).div(flat.where(1.0, top)))
             vector = rows.eq(at).where(1.0, below.where(column.div(flat.where(1.0, head.sub(top))), 0.0)).contiguous()
@@ -111,7 +113,7 @@ class Orthogonal(Tridiagonal):
                 a.ndim - 2, 0, k if mode == "reduced" else m
             )._rounded(self)
         square = a._along(a.ndim - 1, 0, k)
-        unit, scale = square._unit_scale()
+        unit, scale = square._unit_scale((-2,))
         table, factors, _ = unit._reflections()
         raw = table._along(table.ndim - 2, 0, k).triu().mul(scale)
         q = table._orthogonal(factors, k)
@@ -298,7 +300,7 @@ class Orthogonal(Tridiagonal):
         values = values.unsqueeze(-1)._pick(down, axis).squeeze(-1).contiguous()
         w, turns = (x.mT._pick(down, axis).mT.contiguous() for x in (w, turns))
         # what belongs to vanishing singular values has no direction: a QR makes the columns orthonormal all the same
-        table, factors, _ = w._reflections()
+        table, factors, _ = w._unit_scale((-2,))[0]._reflections()
         right = table._orthogonal(factors, n)
         right = right.mul(table.diagonal(0, -2, -1).less(0).where(-1.0, 1.0).unsqueeze(-2))
         # column i of self went to `place`: row i of Π times a matrix is its row there
