@@ -78,7 +78,7 @@ def worth_sharing(u: UOp, users: Users, is_memory: IsMemory, is_one_kernel: Call
     if len(set(users[u])) == 1:
         return False
     size = numel_max(u.shape)
-    larger, own = _several_sums(u, size, users)
+    larger, own = _sums_of(u, size, users)
     if len(larger) < 2 and len(own) < 2:
         return False
     # how many more there are says little: of those behind what is carried on, that is what they read
@@ -88,7 +88,7 @@ def worth_sharing(u: UOp, users: Users, is_memory: IsMemory, is_one_kernel: Call
     return operations > LONG and not is_one_kernel(u, own[0])
 
 
-def _several_sums(u: UOp, size: int, users: Users) -> tuple[list[UOp], list[UOp]]:
+def _sums_of(u: UOp, size: int, users: Users) -> tuple[list[UOp], list[UOp]]:
     """Sums that a value, or elementwise work on it, goes into: of more elements, up to two, and at its own places."""
     larger, own = dict[UOp, None](), dict[UOp, None]()
     for x in islice(_made_of(u, users), MOST_USERS):
