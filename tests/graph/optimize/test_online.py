@@ -225,6 +225,18 @@ def test_queries_that_are_converted(rows: int, keys: int, width: int, dtype: DTy
         assert any(isinstance(action, Online) for action in heuristic(kernel, target))
 
 
+@pytest.mark.parametrize("device", ["CPU", "INTERPRETER", *OTHERS])
+@pytest.mark.parametrize(("queries", "keys"), [(20, 90), (33, 128), (3, 200)])
+def test_weights_that_a_mask_leaves_out(device: str, queries: int, keys: int) -> None:
+    """The mask is converted many elements at a time, without the weights that it is multiplied with."""
+    q, k, v = data(2, queries, 8), data(2, keys, 8, seed=1), data(2, keys, 16, seed=2)
+    mask = np.random.default_rng(3).random((2, queries, keys)) > 0.1
+    scores = np.exp(q.astype(np.float64) @ k.swapaxes(-1, -2))
+    expected = scores / scores.sum(-1, keepdims=True) * mask / 0.9 @ v
+    tq, tk, tv, tm = (Tensor(x, device=device) for x in (q, k, v, mask))
+    np.testing.assert_allclose(((tq @ tk.mT).softmax(-1) * tm / 0.9 @ tv).numpy(), expected, atol=1e-5)
+
+
 def test_what_else_needs_the_weights_keeps_them() -> None:
     q, k, v = Tensor(data(2, 4, 8)).realize(), Tensor(data(2, 9, 8)).realize(), Tensor(data(2, 9, 8)).realize()
 

@@ -87,7 +87,7 @@ class Stage(Action):
         reused, others = self._reads(kernel, at)
         # what is read once is worth it only where something is computed on the way: many at a time, not one by one
         for load, summed in (reused or others).items():
-            value = load if self.raw else whole_value(load, above)
+            value = load if self.raw else whole_value(load, above, self._tile(load, self._space(load), at))
             if value in table or value in filled or (value is load and not reused and self._space(load) is self.space):
                 continue
             if (narrow := _factor_type(value, load)) is not None:
@@ -168,9 +168,14 @@ class Stage(Action):
         known = fits and all(p.frozen for p in params) and not value.variables()
         return Space.DEVICE if known and self.space is Space.REGISTER else self.space
 
+    @staticmethod
+    def _tile(value: UOp, space: Space, at: UOp) -> list[UOp]:
+        """The axes of what is staged."""
+        return [r for r in value.ranges if space is Space.DEVICE or walked_inside(r, at, space)]
+
     def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, taken: set[str]) -> UOp:
         space = self._space(value)
-        tile = [r for r in value.ranges if space is Space.DEVICE or walked_inside(r, at, space)]
+        tile = self._tile(value, space, at)
         self.require(tile, "a step of that axis reads one element only")
         reduced = {r.arg.kind for u in value.toposort() if u.op is Ops.REDUCE for r in u.src[1:]}
         together = space is Space.SHARED and AxisKind.THREAD in reduced
@@ -342,10 +347,13 @@ def walked_inside(r: UOp, at: UOp, space: Space = Space.REGISTER) -> bool:
     return nest_key(r) > nest_key(at)
 
 
-def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
-    """The largest value with the load in it that varies over the same axes and is all that the load is for."""
+def whole_value(load: UOp, above: dict[UOp, list[UOp]], tile: Iterable[UOp] = ()) -> UOp:
+    """The largest value with the load in it that varies over the same axes and is all that the load is for. Loops over
+    the axes of a `tile` fill nothing else that is staged, as weights of a softmax are."""
     value = load
     while (following := _next_value(value, above, load.ranges)) is not None:
+        if any(x.op is Ops.STAGE and not x.ranges.isdisjoint(tile) for x in following.toposort()):
+            break
         value = following
     return value
 
