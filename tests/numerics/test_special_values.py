@@ -122,3 +122,14 @@ def test_what_cancels_keeps_infinities_and_nans(device: str) -> None:
         np.testing.assert_array_equal(got.numpy(), want)
         finite = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(got.numpy()[finite]), np.signbit(want[finite]))
+
+
+@pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
+def test_the_border_of_what_is_negative_is_plus_zero(device: str) -> None:
+    """A load outside gives 0, and what is made of it need not."""
+    x = Tensor(np.array([1.0, -2.0, 0.0, -0.0, INF], np.float32), device=device)
+    values = [-x, -(x * x), -x * x, x * -2, 0 - x, (x > 0).where(x, -0.0), -x.abs(), (-x).half(), -(-x).pad((1, 0))]
+    outside = [*(v.pad((1, 2))[[0, -2, -1]] for v in values), (-x)[Tensor([7, -6], device=device)]]
+    outside[0].realize(*outside[1:])
+    for got in outside:
+        assert got.eq(0).all().item() and not np.signbit(got.numpy()).any()

@@ -231,7 +231,7 @@ class _Steps:
                 total = nothing.where(UOp.const(math.nan, self.dtype), total)
             for divisor in s.divisors:
                 total = self._divided(total, divisor)
-            table[s.reduce] = self._stored_later(total).cast(s.reduce.dtype)
+            table[s.reduce] = self._stored_later(s.of_row(total)).cast(s.reduce.dtype)
         return replace_in_order(kernel, table)
 
     def _walked_value(self, s: Weighted) -> UOp:

@@ -223,6 +223,11 @@ class Weighted:
             value = value.src[0]
         return value is self.exponential
 
+    def of_row(self, total: UOp) -> UOp:
+        """`total`, divided and rescaled as a whole; a sum of no elements stays 0, whatever it is divided by."""
+        size = self.row.src[0]
+        return total if size.vmin > 0 else (size > 0).where(total, UOp.const(0.0, total.dtype))
+
     @property
     def score(self) -> UOp:
         less, score = self.exponential.src[0].src

@@ -194,7 +194,7 @@ class LongReductions:
                 total = self._total(s.reduce, found[s.reduce], weighted)
                 for divisor in s.divisors:
                     total = total.alu(Ops.DIV, substitute(divisor, totals))
-                totals[s.reduce] = total
+                totals[s.reduce] = s.of_row(total)
         self.totals = totals
         return kernel
 

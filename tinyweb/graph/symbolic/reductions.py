@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir.axes import identity
 from tinyweb.graph.ir.ops import AxisKind, Ops
@@ -16,7 +18,7 @@ def chosen_step(u: UOp) -> UOp | None:
     for r in u.src[1:] if isinstance(u.arg, Ops) else ():
         if r.op is not Ops.RANGE or r.arg.kind is not AxisKind.LOOP:
             continue
-        for clause in deciding(u.src[0], identity(u.arg, u.dtype).arg):
+        for clause in deciding(u.src[0], identity(u.arg, u.dtype).arg, signed=False):
             if (e := _solved(clause, r)) is not None:
                 return _step(u, r, e, clause)
     return None
@@ -34,25 +36,27 @@ def _step(u: UOp, r: UOp, e: UOp, clause: UOp) -> UOp:
 
     body = rebuild(u.src[0].toposort(), at)[u.src[0]]
     neutral = identity(u.arg, u.dtype)
-    value = body if {*clauses(inside)} <= {*deciding(body, neutral.arg)} else inside.where(body, neutral)
+    value = body if {*clauses(inside)} <= {*deciding(body, neutral.arg, signed=False)} else inside.where(body, neutral)
     value = value + 0.0 if u.arg is Ops.ADD and u.dtype.is_float else value  # no sum is -0.0
     rest = tuple(o for o in u.src[1:] if o is not r)
     return u.replace(src=(value, *rest)) if rest else value
 
 
-def deciding(u: UOp, neutral: float | int | bool) -> list[UOp]:
-    """Conditions each of which, where it is false, makes a value `neutral`."""
+def deciding(u: UOp, neutral: float | int | bool, signed: bool = True) -> list[UOp]:
+    """Conditions each of which, where it is false, makes a value `neutral`; 0 is +0.0, where its sign counts."""
     if u.op is Ops.LOAD:
         own = [u] if u.dtype is dtypes.bool and not neutral else []
         return [*own, *clauses(u.src[2])] if len(u.src) > 2 and neutral == 0 else own
     if u.dtype is dtypes.bool and not neutral:
         return [d for c in clauses(u) for d in (deciding(c, neutral) if c.op is Ops.LOAD else [c])]
+    signed = signed and u.dtype.is_float
     if u.op is Ops.WHERE and u.src[2].op is Ops.CONST and u.src[2].arg == neutral:
-        return [*clauses(u.src[0]), *deciding(u.src[1], neutral)]
-    if u.op in (Ops.CAST, Ops.NEG) and neutral == 0:
-        return deciding(u.src[0], 0)
+        minus_zero = signed and neutral == 0 and math.copysign(1.0, u.src[2].arg) < 0
+        return [] if minus_zero else [*clauses(u.src[0]), *deciding(u.src[1], neutral, signed)]
+    if neutral == 0 and (u.op is Ops.CAST or (u.op is Ops.NEG and not signed)):
+        return deciding(u.src[0], 0, signed)
     if u.op is Ops.MUL and neutral == 0:
-        a, b = (deciding(s, 0) for s in u.src)
+        a, b = (deciding(s, 0, signed) for s in u.src)
         # zero times an infinity is none
         return [c for c in a if c in b] if u.dtype.is_float else a + b
     return []
