@@ -17,6 +17,7 @@ from tinyweb.tensor import realize_all
 INF, NAN = np.inf, np.nan
 A, C = data(3, 5), data(2, 3, 4)
 ODD = np.array([[3, NAN, -INF, 0, -0.0, INF, NAN, -1e-30], [2, 2, 1, 1, -1, 2, -INF, 1]], np.float32)
+INFINITE = np.array([[INF, 1, 2], [-INF, INF, 0], [-INF, 1, INF]], np.float32)
 TIES = np.random.default_rng(1).integers(-3, 3, (3, 40)).astype(np.float32)
 LONG = np.random.default_rng(2).integers(-200, 200, (2, 700)).astype(np.float32)
 INTS = np.array([[5, -3, 5, 2**31 - 1, -(2**31), 0], [1, 1, 1, 0, 0, 0]], np.int32)
@@ -99,6 +100,7 @@ OPS = [
     Op("quantile", levels("quantile", "nanquantile"), (A,), sample=True),
     Op("quantile_nan", levels("quantile", "nanquantile"), (np.float32([[NAN, 3, 1], [4, NAN, NAN], [3, 2, 1]]),),
        gradient=False),
+    Op("quantile_infinite", levels("quantile", "nanquantile"), (INFINITE,), gradient=False),
     Op("mode", lambda a: (a.mode()[0], a.mode(dim=0, keepdim=True)[0]), (TIES,), gradient=False, sample=True),
     Op("mode_gradient", lambda a: a.mode(), (np.float32([[1, 5, 2], [7, 3, 4]]),)),
     Op("mode_int", lambda a: (a.mode()[0], a.mode(dim=0)[0]), (INTS % 7,)),

@@ -95,9 +95,11 @@ class Selection(Random, Sorting):
             low = high = place.round()
         elif interpolation != "linear":
             low, high = {"lower": (low, low), "higher": (high, high), "midpoint": (low, high)}[interpolation]
-        first, second = values._gather(values.ndim - 1, low.int()), values._gather(values.ndim - 1, high.int())
-        part = place.sub(low) if interpolation == "linear" else low.lt(high).where(0.5, low.mul(0.0))
-        out = first.lerp(second, part.cast(self.dtype))
+        out = values._gather(values.ndim - 1, low.int())
+        if low is not high:  # else there is nothing between two infinities
+            second = values._gather(values.ndim - 1, high.int())
+            part = place.sub(low) if interpolation == "linear" else low.lt(high).where(0.5, low.mul(0.0))
+            out = out.lerp(second, part.cast(self.dtype))
         if not skip_nan:
             out = nans.ne(0).where(float("nan"), out)
         # the quantiles to the front, the axis to its place
