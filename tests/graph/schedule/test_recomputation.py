@@ -144,6 +144,35 @@ def test_text_does_not_grow_with_the_parts_of_parts() -> None:
     np.testing.assert_allclose(halved(4)(Tensor(x)).numpy(), means, rtol=1e-4, atol=1e-6)
 
 
+def bilateral(x: Tensor) -> Tensor:
+    """Means of nine neighbours, weighted by how much they are alike."""
+    shape = tuple(n - 2 for n in x.shape)
+    middle = x[1:-1, 1:-1]
+    parts = [x[i : i + shape[0], j : j + shape[1]] for i in range(3) for j in range(3)]
+    weights = [(-(y - middle).square()).exp() for y in parts]
+    return sum((w * y for w, y in zip(weights[1:], parts[1:])), weights[0] * parts[0]) / sum(weights[1:], weights[0])
+
+
+def test_what_gradients_of_many_places_share_is_computed_once() -> None:
+    """The slopes of a quotient, which go to each place that its sums were made of."""
+    values, slopes = (programs(f, (100, 101)) for f in (bilateral, lambda x: bilateral(x).sum().gradient(x)[0]))
+    assert sum(map(operations, slopes)) < 3 * sum(map(operations, values))
+    x = np.random.default_rng(7).standard_normal((12, 13)).astype(np.float32)
+    t = torch.tensor(x, requires_grad=True)
+    bilateral(t).sum().backward()  # type: ignore[arg-type, no-untyped-call]
+    found = bilateral(tx := Tensor(x)).sum().gradient(tx)[0]
+    assert t.grad is not None
+    np.testing.assert_allclose(found.numpy(), t.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_walks_do_not_grow_with_the_places_of_places() -> None:
+    """A recursion of shifted values has paths without number, and as many nodes as steps."""
+    a = Tensor.empty(8, 7)
+    for _ in range(60):
+        a = a + a.pad((1, 0))[:, :7].tanh()
+    assert capture(lambda: a.logsumexp(-1).realize(), webgpu_target()).calls
+
+
 def test_weights_of_sums_are_not_stored() -> None:
     """A matrix that is computed from narrower memory stays as it is, however many rows it is multiplied with."""
 

@@ -82,6 +82,17 @@ def test_differences_of_two_softmaxes() -> None:
     np.testing.assert_allclose(oracle.numpy(result), want, rtol=2e-4, atol=2e-5)
 
 
+def test_differences_of_two_attentions() -> None:
+    """A kernel passes over the scores of one softmax: the other's sum is computed before."""
+    oracle = Oracle()
+    q, k, v, q2 = map(oracle.tensor, (Q, K, V, Q[::-1].copy()))
+    result = scores(q, k).softmax(-1) @ v - (scores(q2, k).softmax(-1) @ v) * 0.3
+    assert steps(result) <= 2 * (PRODUCT + SUM) + 6 * ROWS * ROWS
+    want = softmax(S) @ V - np.float32(0.3) * softmax(S[::-1]) @ V
+    np.testing.assert_allclose(oracle.numpy(result), want, rtol=2e-4, atol=2e-5)
+    assert oracle.kernels == 2
+
+
 def test_one_stored_row_of_scores_does_not_store_another() -> None:
     q, k, v, b = map(Tensor, (Q, K, V, BIAS))
     plain, relu = ONE_PASS["plain"][0](q, k, v, b), STORED["relu"][0](q, k + 1.0, v, b)

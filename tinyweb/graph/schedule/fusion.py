@@ -66,6 +66,7 @@ class State:
     contraction: bool = False
     inputs: frozenset[UOp] = field(default_factory=frozenset)  # memories read
     reduces: frozenset[UOp] = field(default_factory=frozenset)  # ROW: the values that were broadcast along the row
+    attended: frozenset[UOp] = frozenset()  # sums that one pass over scores gives
     joined: bool = False  # more inputs than a kernel binds, of which constants along an axis say which an element reads
 
 
@@ -149,6 +150,8 @@ class Fusion:
         self.streamed = {u for maximum in self.attention for u in found[maximum]}
         self.streamed.update(u for first in self.held for u in held[first][:-1])
         self.streamed.update(u for shared in self.shared for u in shared.between)
+        users = self.post_dominators.users
+        self.passes = frozenset(e for m in self.attention for u in found[m] for e in users[u]) - self.streamed
         self.ends = {held[first][-1] for first in self.held}
         results = {u for shared in self.shared for u in shared.ends - shared.between}
         self.results = {u for u in results if not all(map(is_memory, self.post_dominators.users[u]))}
@@ -253,14 +256,20 @@ class Fusion:
             s = self.state[x]
         contraction = 0 < sum(numel_max(m.shape) for m in s.inputs) < numel_max(x.shape)
         row_size = size_prod(x.shape[a] for a in sorted(axes))
-        return State(Kind.FULL, row_size, size_max(row_size), contraction=contraction, inputs=s.inputs)
+        attended = self.passes & {u}
+        return State(
+            Kind.FULL, row_size, size_max(row_size), contraction=contraction, inputs=s.inputs, attended=attended
+        )
 
     def _store_borders(self, x: UOp) -> None:
         """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more; so
         for rows that a gather picks, and for what a convolution steps to, whose elements lie apart."""
-        todo, size = [x], numel_max(x.shape)
+        todo, seen, size = [x], set[UOp](), numel_max(x.shape)
         while todo:
             u = todo.pop()
+            if u in seen:
+                continue
+            seen.add(u)
             of = u.src[0] if u.op is Ops.PAD else u
             stored = u.op is Ops.PAD or (size > LAUNCH and (_picks_rows(u) or _is_thinned(u)))
             if stored and size >= self.checked_uses * numel_max(of.shape):
@@ -368,6 +377,11 @@ class Fusion:
             if longest is not None and not same(st.row_size, longest.row_size):
                 self._realize(s)
                 del states[s]
+        for s in list(states)[:-1]:
+            # a kernel passes over the scores of one softmax
+            if len(frozenset().union(*(st.attended for st in states.values()))) > 1 and states[s].attended:
+                self._realize(s)
+                del states[s]
         rows = {(st.row_axes, st.row_size) for st in states.values() if st.kind is Kind.ROW}
         has_full = any(st.kind is Kind.FULL and not self._is_cheap(s, st) for s, st in states.items())
         if len(rows) > 1 or (rows and has_full):
@@ -383,9 +397,10 @@ class Fusion:
             if wanted:
                 contraction = any(other.contraction for other in states.values())
                 reduces = frozenset().union(*(other.reduces for other in states.values()))
+                attended = frozenset().union(*(other.attended for other in states.values()))
                 return State(
                     want, wanted[0].row_size, sum(st.steps for st in wanted), wanted[0].row_axes, transcendental,
-                    contraction, inputs, reduces,
+                    contraction, inputs, reduces, attended,
                 )  # fmt: skip
         return State(transcendental=transcendental, inputs=inputs, joined=joined)
 

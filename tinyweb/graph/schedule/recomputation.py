@@ -134,9 +134,16 @@ def _places(u: UOp, size: int, users: Users) -> tuple[int, int, int]:
                 todo.append((v, v if v.op in MOVEMENT else view, *sizes))
         if made:
             before = read.get(view, (0, 0))[1]
-            read[view] = inside, max(before, whole, sum(_padded(v, users) for v in made))
+            above = islice(_elementwise_on(made, users), MOST_USERS) if len(made) > 1 else ()
+            bordered = sum(n for v in above if (n := _padded(v, users)) < 2 * size)  # more is a side of a join
+            read[view] = inside, max(before, whole, sum(_padded(v, users) for v in made), bordered)
     parts = sum(inside < size for inside, _ in read.values())
     return apart + sum(a for a, _ in read.values()), joined + sum(j for _, j in read.values()), parts
+
+
+def _elementwise_on(values: Sequence[UOp], users: Users) -> Iterator[UOp]:
+    """Values, and what is made of them element by element."""
+    return reached(values, lambda x: [v for v in users[x] if v.op in ELEMENTWISE] if x.op in ELEMENTWISE else [])
 
 
 def _is_part(v: UOp, x: UOp) -> bool:
