@@ -19,7 +19,7 @@ from benchmarks.cliffs.works import FAMILIES, WORKS
 from benchmarks.count.program import operations
 from tinyweb import Tensor
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.actions import apply
 from tinyweb.graph.target import cpu_target
 from tinyweb.tracing import capture
 

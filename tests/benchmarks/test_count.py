@@ -27,7 +27,7 @@ from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, Ops, Space, UOp, Variable, as_index, size_max
 from tinyweb.graph.lower import lower, program_for
-from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.actions import apply
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import webgpu_target
 from tinyweb.tracing import capture

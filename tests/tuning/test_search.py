@@ -11,11 +11,10 @@ from tests.graph.lower.hand_kernels import BY_NAME, check, linear
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import Bind, Schedule, Split, apply, from_json, heuristic, to_json
-from tinyweb.graph.optimize.actions import BLOCKS, GROUPS, TILES
 from tinyweb.graph.optimize.cost import MAX_TILE, refusal
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
-from tinyweb.tuning.candidates import carry_out, neighbours
+from tinyweb.tuning.candidates import FACTORS, carry_out, neighbours
 from tinyweb.tuning.estimate import estimate
 from tinyweb.tuning.search import (
     FINAL_RUNS,
@@ -246,7 +245,6 @@ def test_every_class_of_actions_can_be_tried() -> None:
 
 
 def test_sizes_that_are_tried() -> None:
-    """Of loops and teams of threads powers of two, and lanes in sixes."""
-    assert all(n.bit_count() == 1 for n in (*BLOCKS, *GROUPS, *TILES) if n != 6)
-    assert (min(BLOCKS), max(BLOCKS), min(GROUPS), max(GROUPS), min(TILES), max(TILES)) == (16, 256, 4, 256, 2, 32)
-    assert all(list(sizes) == sorted(set(sizes)) for sizes in (BLOCKS, GROUPS, TILES))
+    """Powers of two, and lanes in sixes."""
+    assert all(n.bit_count() == 1 for n in FACTORS if n != 6)
+    assert (min(FACTORS), max(FACTORS)) == (2, 256) and list(FACTORS) == sorted(set(FACTORS))

@@ -1,26 +1,31 @@
 """The schedules near a schedule: what search tries next.
 
-Nothing here knows the actions of the language. A schedule is varied in the fields its actions are declared with (a
-number doubled, a choice made differently), in the axes it names, by leaving actions out, and by what each class of
-actions proposes (`candidates`, see actions.py). What is proposed may be illegal: `carry_out` keeps of it what applies.
+A schedule is varied in the fields its actions are declared with (a number doubled, a choice made differently), in the
+axes it names, by leaving actions out, and by one action more: of every class, with what a kernel and a target have for
+its fields (`offers`). What comes of all this may be illegal: `carry_out` keeps of it what applies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from enum import Enum
+from itertools import combinations, product
 from typing import Any
 
-from tinyweb.graph.ir import AxisKind, UOp
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.actions import ACTIONS, Split
-from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.optimize.action import Action, Schedule, ScheduleError
+from tinyweb.graph.optimize.actions import ACTIONS, Bind, Peel, Split, applied
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.merge import prepared
-from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.rewrite import loads_summed, loops_of, ranges_of
+from tinyweb.graph.optimize.stage import axes_of
+from tinyweb.graph.optimize.tensorize import Tensorize
+from tinyweb.graph.symbolic import borders
 from tinyweb.graph.target import Target
 
 BLOCKED = (32, 64, 128, 256)  # steps of an axis that a whole schedule is moved into
+FACTORS = (2, 4, 6, 8, 16, 32, 64, 128, 256)  # steps of a block, lanes, threads
 
 
 def carry_out(kernel: UOp, proposed: Iterable[Action]) -> tuple[Schedule, UOp]:
@@ -59,11 +64,73 @@ def neighbours(kernel: UOp, schedule: Schedule, target: Target) -> Iterator[Sche
 
 
 def _proposals(kernel: UOp, before: Schedule, after: Schedule, target: Target) -> Iterator[Schedule]:
-    """What every class of actions proposes for the kernel once `before` is done; `after` follows."""
+    """One action more for the kernel once `before` is done, or an action on a part of an axis; `after` follows."""
     _, scheduled = carry_out(kernel, before)
+    actions = list(every(scheduled, target))
+    single = [action for (action,) in _distinct(scheduled, ((a,) for a in actions))]
+    for action in single:
+        yield *before, action, *after
+        if isinstance(action, Bind) and action.kind is not AxisKind.GRID:
+            inner = replace(action, axis=f"{action.axis}.1")
+            blocks = (a for a in single if isinstance(a, Split | Peel) and a.axis == action.axis)
+            yield from ((*before, split, inner, *after) for split in blocks)
+    matched = ((a, INSTRUCTIONS[a.instruction].steps) for a in actions if isinstance(a, Tensorize))
+    for steps in _distinct(scheduled, (_blocked((a,), a.axis, n) for a, n in matched)):
+        yield *before, *steps, *after
+
+
+def _distinct(kernel: UOp, proposed: Iterable[Schedule]) -> Iterator[Schedule]:
+    """What is legal, each making another kernel; of an axis more than one block is left."""
+    sizes, found = {r.arg.name: r.src[0].vmax for r in ranges_of(kernel)}, {kernel}
+    for steps in proposed:
+        first = steps[0]
+        if not isinstance(first, Split | Peel) or first.factor < sizes[first.axis]:
+            try:
+                made = applied(kernel, steps)
+            except ScheduleError:
+                continue
+            if made not in found:
+                found.add(made)
+                yield steps
+
+
+def every(kernel: UOp, target: Target) -> Iterator[Action]:
+    """Actions of every class, with all that is offered for fields as they are declared. Other fields have their
+    defaults; a class that needs more is only varied where a heuristic uses it.
+    """
+    offered = offers(kernel, target)
     for kind in ACTIONS.values():
-        for step in kind.candidates(scheduled, target):
-            yield *before, *step, *after
+        values: dict[str, Iterable[Any]] = {}
+        for f in fields(kind):
+            declared = f"{f.name}: {f.type}" + ("" if f.default is MISSING else f" = {f.default!r}")
+            if f.default is MISSING or declared in offered:
+                values[f.name] = offered.get(declared, ())
+        yield from (kind(**dict(zip(values, chosen))) for chosen in product(*values.values()))
+
+
+def offers(kernel: UOp, target: Target) -> dict[str, Iterable[Any]]:
+    """What may stand in fields of actions, by how they are declared."""
+    loops, loads = loops_of(kernel), loads_summed(kernel)
+    filled = {r for u in loops.stages for r in u.src[1:]}
+    free = [r for r in loops.ranges if r not in filled and r.arg.kind is AxisKind.LOOP]
+    grid = [r for r in loops.ranges if r.arg.kind is AxisKind.GRID]
+    axes, places = ([r.arg.name for r in rs] for rs in (free, (*grid, *free)))
+    operands = {(u.src[0], tuple(sorted(axes_of(u)))) for u in loads}
+    several = {a for p, a in operands if sum(p is other for other, _ in operands) > 1}
+    threads = [AxisKind.THREAD] if target.thread_dims else []
+    return {
+        "axis: str": axes, "inner: str": axes, "at: str": places, "at: str = ''": ["", *places],
+        "axes: tuple[str, ...]": [(b, a) for a, b in combinations(axes, 2)] + [(a,) for a in axes],
+        "axes: tuple[str, ...] = ()": [(), *sorted(several)],
+        "at: tuple[int, ...]": {at for r in free if (at := borders(kernel.toposort(), r))},
+        "factor: int": FACTORS, "overlap: bool = False": (False, True), "block: int": (32, 64, 128),
+        "kind: AxisKind": [AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.GRID, *threads],
+        "dim: int = 0": range(max(target.grid_dims, len(target.thread_dims))),
+        "across: int": (16,), "split: int = 1": (1, 4, 16), "together: int = 1": (1, 2),
+        "param: int": dict.fromkeys(u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM),
+        "space: Space": target.staging_spaces, "instruction: str": target.instructions,
+        "ahead: int": [target.prefetch_bytes] if target.prefetch_bytes else [],
+    }  # fmt: skip
 
 
 def _varied(action: Action, target: Target) -> Iterator[Action]:

@@ -24,7 +24,7 @@ from typing import Protocol
 from tinyweb.errors import TinywebError
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize.action import Schedule
-from tinyweb.graph.optimize.apply import apply, finished
+from tinyweb.graph.optimize.actions import apply, finished
 from tinyweb.graph.optimize.choose import heuristic, variants
 from tinyweb.graph.optimize.cost import refusal
 from tinyweb.graph.program import Program

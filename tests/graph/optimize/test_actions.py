@@ -54,13 +54,13 @@ EVERY_ACTION: list[tuple[Action, str]] = [
     (Split("i0", 5, overlap=True), "split(i0, 5, overlap)"),
     (Peel("r0", 5), "peel(r0, 5)"),
     (Fuse("i0", "i1"), "fuse(i0, i1)"),
-    (Divide("i1", (4, 12), 2), "divide(i1, at=4, 12, blocks=2)"),
+    (Divide("i1", (4, 12), 2), "divide(i1, at=[4, 12], blocks=2)"),
     (Reorder(("i1", "i0")), "reorder(i1, i0)"),
     (Bind("i0", AxisKind.GRID, 1), "bind(i0, grid.y)"),
     (Bind("i1", AxisKind.UNROLL), "bind(i1, unroll)"),
     (Hoist("r0", "i0"), "hoist(r0, at=i0)"),
     (Stage(1, "i0", Space.REGISTER), "stage(p1, at=i0, register)"),
-    (Stage(1, "i0", Space.REGISTER, axes=("i0", "r0")), "stage(p1[i0, r0], at=i0, register)"),
+    (Stage(1, "i0", Space.REGISTER, axes=("i0", "r0")), "stage(p1, at=i0, register, axes=[i0, r0])"),
 ]
 
 

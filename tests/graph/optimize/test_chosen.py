@@ -30,8 +30,8 @@ from tests.graph.optimize.families import (
 )
 from tests.graph.recorded import changed, write
 from tinyweb.graph.ir import UOp
+from tinyweb.graph.optimize.actions import apply, finished
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.apply import apply, finished
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.heuristic import RULES
 from tinyweb.graph.optimize.merge import prepared

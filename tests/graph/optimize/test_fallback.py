@@ -20,8 +20,8 @@ from tinyweb.graph.optimize import (
     heuristic,
     optimize,
 )
+from tinyweb.graph.optimize.actions import apply
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.apply import apply
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.heuristic import RULES, Rule

@@ -13,7 +13,7 @@ from tinyweb.graph.ir import DescribedArg, Fragments, Ops, Products, Space, Swiz
 from tinyweb.graph.ir.shared_matrices import BEGIN, BEGUN
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import apply, heuristic, optimize
-from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.optimize.action import ScheduleError
 from tinyweb.graph.optimize.instructions import FRAGMENTS, INSTRUCTIONS
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.program import Program

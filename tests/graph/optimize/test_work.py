@@ -17,7 +17,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, Ops, UOp, size_max
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import heuristic, optimize
-from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.actions import apply
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture

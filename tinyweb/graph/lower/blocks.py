@@ -7,8 +7,8 @@ Numerical Algorithms, 4.2) about the longest loop's steps: here 256 + 64.
 from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nested, rebuild
+from tinyweb.graph.optimize.action import ScheduleError
 from tinyweb.graph.optimize.actions import Peel
-from tinyweb.graph.optimize.errors import ScheduleError
 
 LONGEST = 256  # steps that are added up one after another
 # the same where a workgroup's tiles fill the registers with sums: a second set of them would halve the threads at work

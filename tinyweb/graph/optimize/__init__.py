@@ -1,11 +1,9 @@
 """One kernel becomes a faster kernel by a schedule: a tuple of named, checked actions."""
 
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split, from_json, to_json
-from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.action import Action, FallbackWarning, Schedule, ScheduleError
+from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split, apply, from_json, to_json
 from tinyweb.graph.optimize.choose import heuristic, optimize, optimize_then
 from tinyweb.graph.optimize.divide import Divide
-from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import prepared

@@ -1,19 +1,44 @@
-"""What the actions of schedules have in common: how one prints, and that it proposes nothing to search by itself."""
+"""What the actions of schedules have in common: what is legal, and how one prints."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from math import prod
 from typing import Any, ClassVar, TypeAlias
 
 from tinyweb.graph.ir import AxisKind, UOp, axis_size
-from tinyweb.graph.optimize.errors import ScheduleError
-from tinyweb.graph.target import Target
+from tinyweb.graph.optimize.rewrite import loops_of
 
+WALKED = AxisKind.LOOP, AxisKind.GRID  # kinds of axes for a step of which something is kept
 MAX_STAGED = 1 << 16  # elements that are kept for a step of a loop
+
+
+class ScheduleError(ValueError):
+    """An action that does not fit the kernel it is applied to."""
+
+
+class FallbackWarning(RuntimeWarning):
+    """A rule of thumb made a schedule that does not fit its kernel; a simpler one was used."""
+
+
+def find_axis(kernel: UOp, name: str, stays: bool = False) -> UOp:
+    """The RANGE of that name; ScheduleError if there is none, or if it is a loop that fills staged memory, or carries a
+    maximum from step to step, and not to stay as it is.
+    """
+    loops = loops_of(kernel)
+    for r in loops.ranges:
+        if r.arg.name == name:
+            if not stays and any(r in u.src[1:] for u in loops.stages):
+                raise ScheduleError(f"axis {name} fills staged memory and stays as it is")
+            if not stays and any(r in u.src for u in loops.running):
+                raise ScheduleError(f"axis {name} carries a maximum from step to step and stays as it is")
+            return r
+    raise ScheduleError(
+        f"there is no axis {name!r}; the kernel has {', '.join(r.arg.name for r in loops.ranges) or 'none'}"
+    )
 
 
 @dataclass(frozen=True)
@@ -34,21 +59,17 @@ class Action:
             value = getattr(self, f.name)
             if value == f.default:
                 continue
+            named = f.default is not MISSING or f.name == "at"
             if value is True:
                 parts.append(f.name)
             else:
-                text = f"p{value}" if f.name == "param" else _text(value)
-                parts.append(text if f.default is MISSING and f.name != "at" else f"{f.name}={text}")
+                text = f"p{value}" if f.name == "param" else _text(value, named)
+                parts.append(f"{f.name}={text}" if named else text)
         return f"{self.name}({', '.join(parts)})"
 
     def apply(self, kernel: UOp) -> UOp:
         """The kernel after it; ScheduleError saying what does not fit."""
         raise NotImplementedError
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Steps worth trying on a kernel, each a short tuple of actions; they may be illegal."""
-        return iter(())
 
     # -- what is legal ---------------------------------------------------------------------------------------------
     def require(self, fits: object, why: str) -> None:
@@ -62,7 +83,7 @@ class Action:
 
     def require_place(self, at: UOp) -> None:
         """A RANGE for a step of which sums are kept."""
-        fits = at.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and not at.arg.reduce
+        fits = at.arg.kind in WALKED and not at.arg.reduce
         self.require(fits, "sums are kept for a step of an output loop or of the grid")
 
     def require_small(self, axes: Iterable[UOp]) -> None:
@@ -76,7 +97,9 @@ class Action:
 Schedule: TypeAlias = "tuple[Action, ...]"
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, named: bool) -> str:
     if isinstance(value, Enum):
         return value.name.lower()
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]" if named and len(value) > 1 else ", ".join(map(str, value))
+    return str(value)

@@ -3,28 +3,25 @@
 An action is checked (ScheduleError says what is wrong), prints as one line, and goes to JSON and back. Axes are named
 as in the kernel; Split(axis) leaves `axis.0` (outer) and `axis.1` (inner). A schedule is a tuple of actions, applied
 in order.
-
-What search tries are the steps that each action proposes for a kernel: `candidates(kernel, target)` gives short tuples
-of actions. They may be illegal; an action without that method is only varied where a heuristic uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, axis_size, below, size_add, substitute
-from tinyweb.graph.optimize.action import Action, Schedule
+from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, UOp, as_index, axis_size, below, size_add, substitute
+from tinyweb.graph.ir.kernel_spec import kernel_spec
+from tinyweb.graph.ir.spec import verify
+from tinyweb.graph.optimize.action import Action, Schedule, ScheduleError, find_axis
 from tinyweb.graph.optimize.divide import Divide, reduced_in_parts
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.instructions import INSTRUCTIONS
-from tinyweb.graph.optimize.merge import Merge
+from tinyweb.graph.optimize.merge import Merge, prepared
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
@@ -33,16 +30,12 @@ from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import Factor, RFactor, Tensorize
 from tinyweb.graph.optimize.whole_row import WholeRow
 from tinyweb.graph.symbolic import divides, simplify
-from tinyweb.graph.target import Target
 
 MAX_LANES = 256
 MAX_THREADS = 1024
 LAST_THREADS = 3  # dimension of threads; those from the third on are the hardware's third
 MAX_ACTIONS = 64  # of a schedule that is read
 MAX_NAME = 80  # characters of an axis' name that is read
-BLOCKS = (16, 32, 64, 128, 256)  # steps of a loop whose data may stay cached
-TILES = (2, 4, 6, 8, 16, 32)  # lanes along one axis
-GROUPS = (4, 8, 16, 32, 64, 128, 256)  # threads along one axis
 
 
 def dimension(dim: int) -> str:
@@ -99,18 +92,6 @@ class Split(Action):
         kernel = substitute(kernel, table)
         return replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
 
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Blocks of a loop, as they are and with the blocks around all other loops of their kind."""
-        loops = _loops_left(kernel)
-        for r in loops:
-            others = [o.arg.name for o in loops if o is not r and o.arg.reduce == r.arg.reduce]
-            for f in _factors(r, BLOCKS):
-                split = Split(r.arg.name, f)
-                yield (split,)
-                if others:
-                    yield split, Reorder((f"{r.arg.name}.0", *others))
-
 
 @dataclass(frozen=True)
 class Peel(Action):
@@ -150,19 +131,6 @@ class Reorder(Action):
         self.require(len({r.arg.reduce for r in chosen}) <= 1, "output axes and reduced axes nest apart")
         order, waiting = ranges_of(kernel), list(chosen)
         return renumber(kernel, [waiting.pop(0) if r in chosen else r for r in order])
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Each loop outermost, and innermost, among those of its kind."""
-        loops = _loops_left(kernel)
-        for reduce in (False, True):
-            names = [r.arg.name for r in loops if r.arg.reduce == reduce]
-            for i, name in enumerate(names):
-                rest = names[:i] + names[i + 1 :]
-                if i > 0:
-                    yield (Reorder((name, *rest)),)
-                if i < len(rest):
-                    yield (Reorder((*rest, name)),)
 
 
 @dataclass(frozen=True)
@@ -213,49 +181,6 @@ class Bind(Action):
         bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))
         return replace_range(kernel, r, bound, (bound,), None)
 
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Lanes, threads and workers for what is left as loops: all of an axis, or the inner part of it."""
-        for r in _loops_left(kernel):
-            name = r.arg.name
-            for kind in (AxisKind.VECTOR, AxisKind.UNROLL):
-                yield from _inner(r, kind, 0, TILES)
-            for steps in sorted({INSTRUCTIONS[i].steps for i in target.instructions} if r.arg.reduce else ()):
-                if steps in _factors(r, (steps,)):
-                    split = Split(name, steps)
-                    found = (t for (t,) in Tensorize.candidates(split.apply(kernel), target))
-                    yield from ((split, t) for t in found if isinstance(t, Tensorize) and t.axis == split.inner)
-            if not r.arg.reduce:
-                for dim in range(target.grid_dims):
-                    yield (Bind(name, AxisKind.GRID, dim),)
-            for dim in target.thread_dims:
-                yield from _inner(r, AxisKind.THREAD, dim, GROUPS)
-
-
-def _loops_left(kernel: UOp) -> list[UOp]:
-    """Axes that are not bound yet, from the outside in; not those that fill staged memory."""
-    loops = loops_of(kernel)
-    filling = {r for u in loops.stages for r in u.src[1:]}
-    return [r for r in loops.ranges if r.arg.kind is AxisKind.LOOP and r not in filling]
-
-
-def _factors(r: UOp, among: Sequence[int]) -> list[int]:
-    """Those of `among` that are smaller than the axis."""
-    size = axis_size(r)
-    return [f for f in among if f < (size if isinstance(size, int) else size.vmax)]
-
-
-def _inner(r: UOp, kind: AxisKind, dim: int, among: Sequence[int]) -> Iterator[Schedule]:
-    """The inner part of an axis bound, or all of it."""
-    name, size = r.arg.name, axis_size(r)
-    if isinstance(size, int) and size <= among[-1]:
-        yield (Bind(name, kind, dim),)
-    for f in _factors(r, among):
-        split, bind = inner_part(name, f, kind, dim)
-        yield split, bind
-        if not divides(as_index(size), f) and kind is not AxisKind.THREAD:
-            yield (Peel(name, f) if r.arg.reduce else Split(name, f, overlap=True)), bind
-
 
 def inner_part(axis: str, factor: int, kind: AxisKind, dim: int = 0) -> tuple[Split, Bind]:
     """The inner `factor` steps of an axis, bound."""
@@ -290,6 +215,36 @@ ACTIONS: dict[str, type[Action]] = {
 }  # fmt: skip
 
 
+# -- schedules applied to kernels --------------------------------------------------------------------------------------
+def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
+    """The kernel after all actions; ScheduleError at the first that does not fit.
+
+    Reductions that can share a loop are merged first: actions then name the ranges of the first of them.
+    """
+    whole = prepared(kernel)
+    verify("merging reductions", whole, kernel_spec)
+    actions = tuple(schedule)
+    return finished(kernel, applied(whole, actions), actions)
+
+
+def applied(kernel: UOp, actions: Iterable[Action]) -> UOp:
+    """A prepared kernel, or what earlier actions have made of one, after further ones."""
+    for action in actions:
+        kernel = action.apply(kernel)
+        verify(str(action), kernel, kernel_spec)
+    return kernel
+
+
+def finished(kernel: UOp, scheduled: UOp, actions: Iterable[Action]) -> UOp:
+    """What `apply` returns once all actions have made `scheduled` of `kernel`."""
+    info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
+    lines = (*info.schedule, *(str(a) for a in actions))
+    out = simplify(scheduled).replace(arg=KernelInfo(info.name, lines))
+    verify("optimize", out, kernel_spec)
+    return out
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
 def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:
     """The schedule as JSON values."""
     return [{"action": a.name} | {k: _plain(v) for k, v in asdict(a).items()} for a in schedule]
@@ -317,7 +272,7 @@ def _action(entry: Any) -> Action:
     try:
         if kind is None:
             raise TypeError
-        types = _fields(kind.name)
+        types = _types(kind.name)
         given = {name: _read(value, types[name]) for name, value in entry.items() if name != "action"}
         return kind(**given)
     except (KeyError, TypeError, ValueError):
@@ -325,9 +280,9 @@ def _action(entry: Any) -> Action:
 
 
 @cache
-def _fields(action: str) -> dict[str, Any]:
+def _types(action: str) -> dict[str, Any]:
     """The types of the fields of a kind of action, by name."""
-    return {n: t for n, t in get_type_hints(ACTIONS[action]).items() if get_origin(t) is not ClassVar}
+    return get_type_hints(ACTIONS[action])
 
 
 def _read(value: Any, kind: Any) -> Any:

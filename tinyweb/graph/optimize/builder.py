@@ -13,12 +13,10 @@ from typing import TypeAlias, TypeVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_max, users
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split
+from tinyweb.graph.optimize.action import Action, Schedule, ScheduleError, find_axis
+from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split, applied
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.apply import applied
 from tinyweb.graph.optimize.cost import threads_of
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import fuses
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction

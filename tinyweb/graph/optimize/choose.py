@@ -14,13 +14,12 @@ from typing import TypeVar
 
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.ir.spec import spec_level
-from tinyweb.graph.optimize.action import Schedule
+from tinyweb.graph.optimize.action import FallbackWarning, Schedule, ScheduleError
+from tinyweb.graph.optimize.actions import apply, finished
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.apply import apply, finished
 from tinyweb.graph.optimize.builder import Builder, Choices
 from tinyweb.graph.optimize.cost import excess, refusal
 from tinyweb.graph.optimize.digest import describe
-from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.heuristic import RULES
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target

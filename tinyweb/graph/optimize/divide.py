@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, nest_key, substitute
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import find_axis
+from tinyweb.graph.optimize.action import Action, find_axis
 from tinyweb.graph.optimize.rewrite import gate_loads, loops_of, ranges_of, renamed, replace_in_order, updates_in_place
-from tinyweb.graph.symbolic import borders, simplify
-from tinyweb.graph.target import Target
+from tinyweb.graph.symbolic import simplify
 
 MOST_PARTS = 32
 ROUND = 16  # elements: blocks of several times as many are whole multiples
@@ -61,13 +59,6 @@ class Divide(Action):
             table = {o: renamed(o, f"{o.arg.name}.{self.axis}.{i}") for o in inside}
             stores += [substitute(s, {**table, r: place}) for s in kernel.src if r in s.ranges]
         return simplify(kernel.replace(src=(*stores, *(s for s in kernel.src if r not in s.ranges))))
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every loop that is compared with constants, at these."""
-        for r in loops_of(kernel).ranges:
-            if r.arg.kind is AxisKind.LOOP and (at := borders(kernel.toposort(), r)):
-                yield (Divide(r.arg.name, at),)
 
 
 def reduced_in_parts(action: Action, kernel: UOp, r: UOp, parts: Sequence[tuple[tuple[UOp, ...], UOp, UOp]]) -> UOp:

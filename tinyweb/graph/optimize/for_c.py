@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, below
+from tinyweb.graph.optimize.action import find_axis
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis, fewest_steps
 from tinyweb.graph.optimize.builder import BLOCKS_PER_WORKER, WORTH_SHARING, Builder
 from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
-from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.merge import merges
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of

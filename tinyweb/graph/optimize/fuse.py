@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.action import Action, ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, replace_range
 from tinyweb.graph.symbolic import simplify, split_by
-from tinyweb.graph.target import Target
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,6 @@ class Fuse(Action):
         whole = outer.replace(src=(UOp.const(steps * size, outer.dtype),))
         kernel = replace_range(kernel, inner, whole % size, (whole,), None)
         return simplify(replace_range(kernel, outer, whole // size, (), None))
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Neighbours that every access walks over as one axis."""
-        for fuse in _neighbours(kernel):
-            if walked_as_one(kernel, fuse) is not None:
-                yield (fuse,)
 
 
 def fuses(kernel: UOp) -> list[Fuse]:

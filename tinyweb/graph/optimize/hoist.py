@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, row_major, substitute, users
+from tinyweb.graph.ir import AxisKind, Ops, UOp, row_major, substitute, users
 from tinyweb.graph.ir.uop import toposort
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import find_axis
+from tinyweb.graph.optimize.action import Action, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renumber, stage_of
 from tinyweb.graph.optimize.stage import walked_inside
-from tinyweb.graph.target import Target
 
 
 @dataclass(frozen=True)
@@ -65,13 +62,3 @@ class Hoist(Action):
         known = ranges_of(kernel)
         outside = [r for r in known if r not in within and r is not axis and r not in copies.values()]
         return renumber(kernel, [*outside, axis, *copies.values(), *(r for r in known if r in within)])
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every reduced loop, for blocks of sums at the grid and at every output loop."""
-        loops = [r for r in ranges_of(kernel) if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
-        if loops_of(kernel).stages or Space.SHARED in target.staging_spaces:
-            return
-        for axis in loops:
-            if axis.arg.reduce:
-                yield from ((Hoist(axis.arg.name, at.arg.name),) for at in loops if not at.arg.reduce)

@@ -327,11 +327,11 @@ MOST_BITS = 7  # of integers in planes: as bytes they have no sign, whatever an 
 
 
 def planes(factor: UOp) -> tuple[tuple[UOp, ...], int]:
-    """The loads of small integers that a factor is, or of 4-bit ones that it looks up, and what is added to it: of
-    integers in several planes the lowest bits first; () and 0 for any other."""
+    """The loads of small integers that a factor is, or of 4-bit ones that it looks up, and what is added to it, or the
+    least number: of integers in several planes the lowest bits first; () and 0 for any other."""
     if factor.op is Ops.LOOKUP:
-        load = factor.src[0]
-        return ((load,), 0) if load.op is Ops.LOAD and load.src[0].dtype is dtypes.uint4 else ((), 0)
+        load, least = factor.src[0], int(min(factor.arg.numbers))
+        return ((load,), least) if load.op is Ops.LOAD and load.src[0].dtype is dtypes.uint4 else ((), 0)
     plus = factor.op is Ops.ADD and factor.src[1].op is Ops.CONST
     value, constant = (factor.src[0], int(factor.src[1].arg)) if plus else (factor, 0)
     if (joined := _joined(value)) is not None:
@@ -386,9 +386,5 @@ def sign_shift(load: UOp) -> int:
 def unsigned_shift(factor: UOp) -> int | None:
     """What is to be added to a factor so that it is integers below 8 bits of memory as 0 …, or numbers from 0 on that
     stand for them in a table; None where it is none."""
-    load = loaded(factor)
-    if load is None or load.src[0].dtype.bits >= 8:
-        return None
-    if factor.op is Ops.LOOKUP:
-        return -int(min(factor.arg.numbers))
-    return sign_shift(load) - planes(factor)[1]
+    loads, plus = planes(factor)
+    return sign_shift(loads[0]) - plus if loads and loads[0].src[0].dtype.bits < 8 else None

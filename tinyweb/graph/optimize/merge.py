@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, nested, substitute
-from tinyweb.graph.optimize.action import Action
-from tinyweb.graph.optimize.errors import find_axis
+from tinyweb.graph.optimize.action import Action, find_axis
 from tinyweb.graph.symbolic import simplify
 
 

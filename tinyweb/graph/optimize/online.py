@@ -9,7 +9,7 @@ whenever the maximum grows, all three are one pass (Milakov and Gimelshein, Onli
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -29,15 +29,13 @@ from tinyweb.graph.ir import (
     substitute,
 )
 from tinyweb.graph.ir.fragments import ROW_BYTES
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.action import Action, ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import along_row, filling, gate_loads, replace_in_order, split_dim, stage_of
 from tinyweb.graph.schedule.attention import Softmax, Weighted, is_minus_infinity, softmaxes
 from tinyweb.graph.symbolic import clauses, divides, simplify, split_by
 from tinyweb.graph.symbolic.compare import negated
 from tinyweb.graph.symbolic.rules import holds
-from tinyweb.graph.target import Target
 
 LEAST_ORDERED = -0x7F800001  # -inf as `ordered` has it
 MAX_SCORES = 256  # of a block that one thread computes
@@ -75,14 +73,13 @@ class Online(Action):
 
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal scores are told by their canonical form
-        row = find_axis(kernel, self.axis)
+        row, block, threads = find_axis(kernel, self.axis), self.block, self.across * self.split
         register = self.space is Space.REGISTER and not self.instruction
         kept = self.space in (Space.SHARED, Space.REGISTER)
         self.require(kept, "scores are kept in shared or register memory")
-        threads = self.across * self.split
-        equal = min(self.across, self.split) >= 1 and self.block % threads == 0 and (threads == 1 or not register)
+        equal = min(self.across, self.split) >= 1 and block % threads == 0 and (threads == 1 or not register)
         self.require(equal, "threads that share scores share a block in equal parts")
-        whole = 1 <= self.block <= MAX_BLOCK and self.together >= 1 and self.block % self.together == 0
+        whole = 1 <= block <= MAX_BLOCK and self.together >= 1 and block % self.together == 0
         self.require(whole, f"blocks have 1 to {MAX_BLOCK} scores, a multiple of those computed together")
         softmax = next((s for s in softmaxes(kernel) if s.row is row), None)
         if softmax is None:
@@ -97,8 +94,7 @@ class Online(Action):
         taken = {d for d, several in shared if several}
         rows = any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in softmax.rows)
         self.require(not rows, "threads that share scores must work on the same rows")
-        fits = register or self.block <= threads * MAX_SCORES
-        self.require(fits, f"a thread keeps at most {MAX_SCORES} scores")
+        self.require(register or block <= threads * MAX_SCORES, f"a thread keeps at most {MAX_SCORES} scores")
         return _Steps(self, softmax).rewrite(kernel)
 
     def _require_matrices(self) -> None:
@@ -106,14 +102,11 @@ class Online(Action):
         if not self.instruction:
             return
         f = self.fragments
-        self.require(f is not None, "subgroups hold no matrices of that instruction in registers")
-        assert f is not None
+        if f is None:
+            raise ScheduleError(f"{self}: subgroups hold no matrices of that instruction in registers")
         self.require(self.across == self.split == 1, "threads share keys as the instruction's sums lie")
-        chained = self.space is Space.SHARED or any(
-            f.chains(i.fragments)
-            for i in INSTRUCTIONS.values()
-            if i.fragments is not None and i.operands == INSTRUCTIONS[self.instruction].operands
-        )
+        alike = (i for i in INSTRUCTIONS.values() if i.operands == INSTRUCTIONS[self.instruction].operands)
+        chained = self.space is Space.SHARED or any(i.fragments is not None and f.chains(i.fragments) for i in alike)
         self.require(chained, "weights go through shared memory: sums lie otherwise than operands")
         self.require(self.block % f.sums.shape[1] == 0, f"blocks are matrices of {f.sums.shape[1]} keys")
         self.require(all(d.of != "y" for d in f.sums.second), "columns of the sums are not a thread's own")
@@ -123,14 +116,6 @@ class Online(Action):
         """How subgroups hold the matrices, if they do."""
         instruction = INSTRUCTIONS.get(self.instruction)
         return None if instruction is None else instruction.fragments
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Blocks of several sizes, for every softmax that the kernel has."""
-        space = target.staging_spaces[-1]
-        for s in softmaxes(simplify(kernel)):
-            for block in (32, 64, 128):
-                yield (Online(s.row.arg.name, block, space, together=1 if space is Space.SHARED else 2),)
 
 
 class _Steps:
@@ -179,7 +164,11 @@ class _Steps:
         vectors = private and not any(r.arg.kind is AxisKind.VECTOR for r in softmax.rows)
         lanes = AxisKind.VECTOR if vectors else AxisKind.LOOP
         begin, teams, mine = self._parts()
-        encode, decode = (ordered, from_ordered) if self._as_integers() else (lambda u: u, lambda u: u)
+        # threads compare scores as integers, which takes one operation where NaN takes more
+        shared = action.space is Space.SHARED and self.fragments is None
+        encode, decode = (
+            (lambda u: u, lambda u: u) if not shared or self.dtype is not dtypes.float32 else (ordered, from_ordered)
+        )
         if private:
             scores, place = self._scores(), self._range("max", action.block, lanes)
             block = UOp(Ops.REDUCE, self.dtype, (scores.load(place), place), Ops.MAX)
@@ -199,7 +188,8 @@ class _Steps:
             now = decode(UOp(Ops.RUNNING, block.dtype, (largest, self.step), True))
             # what is equal is not subtracted: infinities have no distance
             factor = before.equal(now).where(factor, self._exponential(before, now))
-        weight = self._exponential(score, self._finite(now))
+        # … and of scores that are all -inf nothing
+        weight = self._exponential(score, now.equal(-math.inf).where(UOp.const(0.0, self.dtype), now))
         weights = stage_of(weight, own, action.space) if self.fragments is None else self._rounded(weight, own)
         # only what exists, for a thread's own rows, is summed: nothing is multiplied by a weight of 0 not asked for
         each = action.block // action.split
@@ -250,11 +240,6 @@ class _Steps:
         log2e = math.log2(math.e)
         distance = x * log2e - less * log2e if _is_moderate(self.softmax) else (x - less) * log2e
         return UOp(Ops.EXP2, self.dtype, (distance,), WEIGHT_DIGITS)
-
-    def _as_integers(self) -> bool:
-        """Whether threads compare scores as integers, which takes one operation where NaN takes more."""
-        shared = self.action.space is Space.SHARED and self.fragments is None
-        return shared and self.dtype is dtypes.float32
 
     def _divided(self, total: UOp, divisor: UOp) -> UOp:
         """By the sum of a row's exponentials, which is 1 at least: one division serves all columns."""
@@ -343,7 +328,8 @@ class _Steps:
         return score if self.whole else (at < self.size).where(score, self.lowest)
 
     def _fixed(self, score: UOp) -> list[UOp]:
-        """Factors of a score that do not vary along the row but take work: they are computed once."""
+        """Factors of a score that do not vary along the row but take work: they are computed once. Not those that are
+        read as they are needed."""
         out: dict[UOp, None] = {}
         row = self.softmax.row
         for u in score.toposort():
@@ -353,24 +339,16 @@ class _Steps:
             for x in below(u.src[:1], lambda x: row in x.ranges and x.op in (Ops.MUL, Ops.CAST)):
                 flat = bound <= x.ranges and not any(s.op is Ops.REDUCE for s in x.toposort())
                 constant = all(r.src[0].op is Ops.CONST for r in bound)
-                if row not in x.ranges and not self._is_operand(x) and flat and constant:
+                read = x.src[0] if self.fragments is not None and x.op is Ops.CAST else x
+                if row not in x.ranges and read.op is not Ops.LOAD and flat and constant:
                     out[x] = None
         return list(out)
-
-    def _is_operand(self, factor: UOp) -> bool:
-        """Whether a factor is read as it is needed."""
-        loaded = factor.src[0] if self.fragments is not None and factor.op is Ops.CAST else factor
-        return loaded.op is Ops.LOAD
 
     def _once(self, value: UOp) -> UOp:
         """`value`, staged."""
         bound = nested(r for r in value.ranges if r in self.softmax.inner)
         copies = {r: filling(r, f"{r.arg.name}.fixed", r.arg.order, r.arg.kind) for r in bound}
         return stage_of(substitute(value, copies), copies.values(), self.action.space).load(row_major(bound))
-
-    def _finite(self, maximum: UOp) -> UOp:
-        """What to subtract from scores: nothing where all are -inf."""
-        return maximum.equal(-math.inf).where(UOp.const(0.0, self.dtype), maximum)
 
 
 def _is_moderate(softmax: Softmax) -> bool:

@@ -7,12 +7,10 @@ tenth of its speed. Weights of 8 or 4 bits keep the processor busy, and gain a f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tinyweb.graph.ir import Ops, UOp, substitute
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.target import Target
+from tinyweb.graph.optimize.action import Action
 
 LEAST = 1 << 17  # bytes of a parameter: of a smaller one much is cached already
 FARTHEST = 1 << 20
@@ -31,11 +29,3 @@ class Prefetch(Action):
         self.require(only_read, "the kernel has no such parameter that it only reads")
         self.require(0 < self.ahead <= FARTHEST, f"1 to {FARTHEST} bytes ahead")
         return substitute(kernel, {u: u.replace(arg=replace(u.arg, ahead=self.ahead)) for u in found})
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Large parameters, where the target can ask ahead."""
-        stored = {s.src[0] for s in kernel.src}
-        for u in kernel.toposort() if target.prefetch_bytes else ():
-            if u.op is Ops.PARAM and u not in stored and u.dtype.nbytes(u.arg.size) >= LEAST:
-                yield (Prefetch(u.arg.slot, target.prefetch_bytes),)

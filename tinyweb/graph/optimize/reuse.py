@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Ops, UOp, below, row_major, substitute
-from tinyweb.graph.optimize.action import Action, Schedule
+from tinyweb.graph.optimize.action import Action
 from tinyweb.graph.optimize.rewrite import filling, loops_of, ranges_of, replace_in_order, stage_of
 from tinyweb.graph.symbolic import simplify
-from tinyweb.graph.target import Target
 
 LEAST = 4  # operations: what takes fewer is computed again
 FUNCTIONS = TRANSCENDENTAL | {Ops.DIV, Ops.RECIPROCAL, Ops.SQRT}
@@ -41,11 +40,6 @@ class Reuse(Action):
             staged = replace_in_order(staged, table)
         self.require(staged is not kernel, "nothing expensive is computed twice along the axis")
         return staged
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every output axis."""
-        yield from ((Reuse(name),) for name, parts in _parts(kernel).items() if not parts[0].arg.reduce)
 
 
 def _parts(kernel: UOp) -> dict[str, list[UOp]]:

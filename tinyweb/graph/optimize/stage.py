@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, count, takewhile
 from math import gcd, prod
+from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, axis_size, nest_key, substitute, users
+from tinyweb.graph.ir import (
+    ELEMENTWISE,
+    AxisKind,
+    Ops,
+    Space,
+    StageArg,
+    UOp,
+    axis_size,
+    nest_key,
+    row_major,
+    substitute,
+    users,
+)
 from tinyweb.graph.ir.shared_matrices import PATTERN
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import find_axis
+from tinyweb.graph.optimize.action import WALKED, Action, find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, MATRIX_STEPS, shift_into
-from tinyweb.graph.optimize.rewrite import filling, loads_summed, loops_of, ranges_of
+from tinyweb.graph.optimize.rewrite import filling, loops_of, ranges_of
 from tinyweb.graph.symbolic import simplify, stride_of, substitute_ranges
-from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 TOGETHER = (16, 8, 4)  # elements that are converted together; 16 where bytes are but moved
 VECTORS = {bits: (128 // bits, 64 // bits, 32 // bits) for bits in (8, 16, 32)}  # of 16, 8 and 4 bytes
 SQUARE = 16  # most rows and columns of what is transposed in registers
+Reads: TypeAlias = dict[UOp, tuple[UOp, ...]]
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
 MOST_SLOTS = 8
 SWIZZLES = (128, 64, 32)  # bytes of rows of matrices that instructions read in shared memory
@@ -57,47 +69,38 @@ class Stage(Action):
     lag: int = 0
     turned: bool = False
 
-    def __str__(self) -> str:
-        which = f"p{self.param}" + (f"[{', '.join(self.axes)}]" if self.axes else "")
-        how = (f", pad={self.pad}" if self.pad else "") + (", raw" if self.raw else "")
-        how += f", slots={self.slots}" if self.slots > 1 else ""
-        how += (f", swizzle={self.swizzle}" if self.swizzle else "") + (f", lag={self.lag}" if self.lag else "")
-        how += ", turned" if self.turned else ""
-        return f"stage({which}, at={self.at}, {self.space.name.lower()}{how})"
-
     def apply(self, kernel: UOp) -> UOp:
         at = find_axis(kernel, self.at, stays=True)
-        kind = at.arg.kind
-        self.require(self.space in (Space.SHARED, Space.REGISTER), "values are staged in shared or register memory")
-        padded = self.pad == 0 or (self.pad > 0 and self.space is Space.SHARED)
-        self.require(padded, "shared memory is padded, by a number of elements that is not negative")
-        ahead = self.slots == 1 or (1 < self.slots <= MOST_SLOTS and self.space is Space.SHARED and at.arg.reduce)
-        self.require(ahead, f"up to {MOST_SLOTS} steps of a reduced loop are in shared memory at a time")
-        self.require(0 <= self.lag < max(self.slots - 1, 1), "one step at least is asked for before it is computed")
-        swizzled = self.swizzle in SWIZZLES and self.space is Space.SHARED and self.pad == 0 and self.raw
-        self.require(not self.swizzle or swizzled, "raw rows without padding are swizzled in shared memory")
-        place = kind in (AxisKind.LOOP, AxisKind.GRID)
-        self.require(place, f"the axis is bound to {kind.name.lower()}; stage at a loop or at the grid")
-        read = all(s.src[0].arg.slot != self.param for s in kernel.src)
-        self.require(read, "the kernel stores to that parameter")
-        above = users([kernel])
+        kind, shared, slots = at.arg.kind, self.space is Space.SHARED, self.slots
+        padded = self.pad == 0 or (self.pad > 0 and shared)
+        ahead = slots == 1 or (1 < slots <= MOST_SLOTS and shared and at.arg.reduce)
+        swizzled = self.swizzle in SWIZZLES and shared and self.pad == 0 and self.raw
+        for fits, why in (
+            (shared or self.space is Space.REGISTER, "values are staged in shared or register memory"),
+            (padded, "shared memory is padded, by a number of elements that is not negative"),
+            (ahead, f"up to {MOST_SLOTS} steps of a reduced loop are in shared memory at a time"),
+            (0 <= self.lag < max(slots - 1, 1), "one step at least is asked for before it is computed"),
+            (swizzled or not self.swizzle, "raw rows without padding are swizzled in shared memory"),
+            (kind in WALKED, f"the axis is bound to {kind.name.lower()}; stage at a loop or at the grid"),
+            (all(s.src[0].arg.slot != self.param for s in kernel.src), "the kernel stores to that parameter"),
+        ):  # fmt: skip
+            self.require(fits, why)
+        above, stages = users([kernel]), loops_of(kernel).stages
         table: dict[UOp, UOp] = {}
-        taken = {r.arg.name.partition(".")[0] for u in loops_of(kernel).stages for r in u.src[1:]}
-        filled = {u.src[0] for u in loops_of(kernel).stages if u.arg.space is self.space}
-        reused, others = self._reads(kernel, at)
+        taken = {r.arg.name.partition(".")[0] for u in stages for r in u.src[1:]}
+        filled = {u.src[0] for u in stages if u.arg.space is self.space}
+        again = self._copied(kernel)
+        reused, others = self._reads(kernel, at, again)
         # what is read once is worth it only where something is computed on the way: many at a time, not one by one
         for load, summed in (reused or others).items():
             value = load if self.raw else whole_value(load, above, self._tile(load, self._space(load), at))
             if value in table or value in filled or (value is load and not reused and self._space(load) is self.space):
                 continue
-            if (narrow := _factor_type(value, load)) is not None:
-                factor = value.src[0].cast(narrow) if value.op is Ops.CAST else value.cast(narrow)
-                table[value] = self._staged(factor, load, summed, at, taken).cast(value.dtype)
-            else:
-                table[value] = self._staged(value, load, summed, at, taken)
-        why = "no reduction reads that parameter more than once, or converts it, in a step of that axis"
-        self.require(table, why)
-        for copies in self._copied(kernel).values():
+            narrow = _factor_type(value, load)
+            factor = value if narrow is None else (value.src[0] if value.op is Ops.CAST else value).cast(narrow)
+            table[value] = self._staged(factor, load, summed, at, taken).cast(value.dtype)
+        self.require(table, "no reduction reads that parameter more than once, or converts it, in a step of that axis")
+        for copies in again.values():
             table |= {substitute(value, copies): substitute(staged, copies) for value, staged in table.items()}
         return substitute(kernel, table)
 
@@ -113,32 +116,11 @@ class Stage(Action):
                 out[x] = copies
         return out
 
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every parameter that is not stored to, and each of the operands it is, at every loop and at the grid, in what
-        memory the target has.
-        """
-        loops = loops_of(kernel)
-        filling = {r for u in loops.stages for r in u.src[1:]}
-        stored = {s.src[0] for s in kernel.src}
-        operands: dict[int, dict[tuple[str, ...], None]] = {}
-        for u in loads_summed(kernel):
-            if u.src[0] not in stored and not filling & u.ranges:
-                operands.setdefault(u.src[0].arg.slot, {})[tuple(sorted(axes_of(u)))] = None
-        which = [(p, a) for p, found in operands.items() for a in ((), *(found if len(found) > 1 else ()))]
-        for r in loops.ranges:
-            if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and r not in filling:
-                for slot, axes in which:
-                    for space in target.staging_spaces:
-                        yield (Stage(slot, r.arg.name, space, axes=axes),)
-
-    def _reads(self, kernel: UOp, at: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, tuple[UOp, ...]]]:
+    def _reads(self, kernel: UOp, at: UOp, again: Container[UOp]) -> tuple[Reads, Reads]:
         """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread, and
-        the axes it reduces; and the loads that are not repeated.
+        the axes it reduces; and the loads that are not repeated. Not those of `again`.
         """
-        reused: dict[UOp, tuple[UOp, ...]] = {}
-        others: dict[UOp, tuple[UOp, ...]] = {}
-        again = self._copied(kernel)
+        reused, others = Reads(), Reads()
         # a loop that fills other memory repeats what is read for that, not what reads it afterwards
         around_at = next((u.src[0] for u in loops_of(kernel).stages if at in u.src[1:]), kernel)
         for u in around_at.toposort():
@@ -231,7 +213,8 @@ class Stage(Action):
         if self.swizzle or (self.pad and len(run) == len(tile)):  # a row is what lies along one axis
             run = [r for r in run if axis_name(r.arg.name) == last]
         row = len(run) or len([*takewhile(lambda r: axis_name(r.arg.name) == last, reversed(tile))])
-        steps = self._steps(tile) if self.turned else []
+        products = {axis_name(r.arg.name) for r in tile if r.arg.kind is AxisKind.DOT} if self.turned else ()
+        steps = [r for r in tile if axis_name(r.arg.name) in products]
         if steps:
             apart = bool(run) and not set(steps) & set(run) and not self.swizzle
             self.require(apart, "steps lie side by side in memory, or nothing does")
@@ -249,12 +232,6 @@ class Stage(Action):
             row = len(steps) or len(parts)
         swizzled = replace(arg, row=row, slots=self.slots, swizzle=self.swizzle, lag=self.lag)
         return _read(UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), swizzled), tile, arg)
-
-    @staticmethod
-    def _steps(tile: list[UOp]) -> list[UOp]:
-        """The axes of a product's steps."""
-        names = {axis_name(r.arg.name) for r in tile if r.arg.kind is AxisKind.DOT}
-        return [r for r in tile if axis_name(r.arg.name) in names]
 
 
 def _read(stage: UOp, layout: list[UOp], arg: StageArg) -> UOp:
@@ -321,17 +298,9 @@ def _in_parts(run: list[UOp], copies: dict[UOp, UOp], widths: tuple[int, ...], k
     ]
     parts = [part for part in parts if part.src[0].arg > 1] or parts[:1]
     for i, axis in enumerate(run):
-        place = _joined(parts) // prod(sizes[i + 1 :])
+        place = row_major(parts) // prod(sizes[i + 1 :])
         copies[axis] = place % sizes[i] if i else place
     return parts
-
-
-def _joined(parts: list[UOp]) -> UOp:
-    """The number of a step in parts of an axis, the last fastest."""
-    number = parts[0]
-    for r in parts[1:]:
-        number = number * r.src[0].arg + r
-    return number
 
 
 def walked_inside(r: UOp, at: UOp, space: Space = Space.REGISTER) -> bool:
@@ -393,15 +362,8 @@ def _panels(summed: tuple[UOp, ...], load: UOp) -> Callable[[UOp], tuple[int, tu
     Of a matrix single lanes lie beside each other too, for each step of what is reduced.
     """
     matrix = any(r.arg.kind is AxisKind.DOT and r.src[0].arg in MATRIX_STEPS for r in load.ranges)
-
-    def key(r: UOp) -> tuple[int, tuple[int, str]]:
-        together = {AxisKind.DOT: 4, AxisKind.VECTOR: 3, AxisKind.UNROLL: 3 if matrix and r not in summed else 0}.get(
-            r.arg.kind
-        )
-        rank = together or (2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0)
-        return rank, nest_key(r)
-
-    return key
+    last, lanes = {AxisKind.DOT: 4, AxisKind.VECTOR: 3}, {AxisKind.UNROLL: 3 if matrix else 1}
+    return lambda r: (last.get(r.arg.kind) or (2 if r in summed else lanes.get(r.arg.kind, 0)), nest_key(r))
 
 
 def _thread_order(load: UOp) -> Callable[[UOp], tuple[int, int]]:

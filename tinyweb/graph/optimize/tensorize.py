@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import product
 from math import prod
 from operator import mul
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nest_key, nested, row_major, substitute, users
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.action import Action, ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import (
     INSTRUCTIONS,
     Instruction,
@@ -25,7 +22,6 @@ from tinyweb.graph.optimize.instructions import (
 from tinyweb.graph.optimize.rewrite import filling, loops_of, replace_range, stage_of
 from tinyweb.graph.optimize.stage import walked_inside
 from tinyweb.graph.symbolic import divides, simplify, split_by
-from tinyweb.graph.target import Target
 
 LARGEST = 1 << 31  # what integer sums must stay below
 
@@ -126,16 +122,6 @@ class Tensorize(Action):
         total = u.replace(src=(value, *(copies[r] for r in u.src[1:])))
         return stage_of(total, [copies[r] for r in tile]).load(row_major(tile)) if tile else total
 
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every reduced axis for every instruction, sums of shifts being kept for any output loop."""
-        loops = [r for r in loops_of(kernel).ranges if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
-        places = [r.arg.name for r in loops if not r.arg.reduce]
-        packed = any(u.op is Ops.PARAM and u.dtype.bits < 8 for u in kernel.toposort())
-        for r, name in product((r for r in loops if r.arg.reduce), target.instructions):
-            shifts = packed or not all(t.is_signed for t in INSTRUCTIONS[name].operands)
-            yield from ((Tensorize(r.arg.name, name, at),) for at in (places if shifts else [""]))
-
 
 def _together(u: UOp, tile: tuple[UOp, ...]) -> UOp:
     """A tile of sums in shared memory, and the element of it at hand."""
@@ -207,11 +193,6 @@ class RFactor(Action):
                 break
             node = user
         raise ScheduleError(f"{self}: the integer sum is no term of a sum of floats")
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every reduced axis."""
-        yield from ((RFactor(r.arg.name),) for r in loops_of(kernel).ranges if r.arg.reduce)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from tinyweb.graph.ir import AxisKind, Space, UOp, as_index, identity, row_major, substitute
-from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.action import Action, ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import along_row, split_dim, stage_of
 from tinyweb.graph.schedule.whole_rows import WholeRows, whole_rows
 from tinyweb.graph.symbolic import simplify
-from tinyweb.graph.target import Target
 
 MOST = 64  # products of a row that a thread holds
 
@@ -44,13 +41,6 @@ class WholeRow(Action):
         apart = any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in found.rows)
         self.require(not apart, "threads that share a row must work on the same rows")
         return self._rewrite(kernel, found)
-
-    @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Several numbers of threads."""
-        found = whole_rows(simplify(kernel))
-        if found is not None and target.shared_bytes:
-            yield from ((WholeRow(found.row.arg.name, 16, split),) for split in (1, 4, 16))
 
     def _rewrite(self, kernel: UOp, found: WholeRows) -> UOp:
         row, size, threads = found.row, found.size, self.across * self.split
