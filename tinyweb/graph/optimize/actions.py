@@ -196,15 +196,9 @@ def _reduces(value: UOp, r: UOp) -> bool:
 
 def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
     """Of `others`, one that occurs in the same index or value as `r`: one thread index cannot stand for both."""
-    if not others:
-        return None
-    for u in kernel.toposort():
-        used = u.ranges.union(u.src[1:]) if u.op is Ops.REDUCE else u.ranges
-        if r in used:
-            for o in others:
-                if o in used:
-                    return o
-    return None
+    nodes = kernel.toposort() if others else ()
+    used = (u.ranges.union(u.src[1:]) if u.op is Ops.REDUCE else u.ranges for u in nodes)
+    return next((o for ranges in used if r in ranges for o in others if o in ranges), None)
 
 
 ACTIONS: dict[str, type[Action]] = {

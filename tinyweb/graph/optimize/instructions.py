@@ -132,14 +132,12 @@ def sums_of(
     """Sums of products, of floats by threads together. Of several axes the last one lies in memory side by side; an
     operand has an axis of the tile, and lies in memory with the sum's axes inside of it.
     """
-    axes = [
-        UOp(Ops.RANGE, dtypes.index, (UOp.const(n, dtypes.index),), Axis(f"k{i}", i, AxisKind.LOOP, True))
-        for i, n in enumerate(sizes)
-    ]
-    outputs = [
-        UOp(Ops.RANGE, dtypes.index, (UOp.const(n, dtypes.index),), Axis(f"i{i}", i, AxisKind.LOOP))
-        for i, n in enumerate(tile)
-    ]
+
+    def loop(axis: Axis, size: int) -> UOp:
+        return UOp(Ops.RANGE, dtypes.index, (UOp.const(size, dtypes.index),), axis)
+
+    axes = [loop(Axis(f"k{i}", i, AxisKind.LOOP, True), n) for i, n in enumerate(sizes)]
+    outputs = [loop(Axis(f"i{i}", i, AxisKind.LOOP), n) for i, n in enumerate(tile)]
     a, b = (
         UOp(Ops.PARAM, t, (), ParamArg(i, prod((*tile[i : i + 1], *sizes))))
         .load(row_major([*outputs[i : i + 1], *axes]))

@@ -22,19 +22,11 @@ class Loops:
 
 
 def loops_of(kernel: UOp) -> Loops:
-    return on_node(kernel, "_loops", _loops, through=lambda s: False)
+    return on_node(kernel, "_loops", lambda kernel: _loops(kernel.toposort()), through=lambda s: False)
 
 
-def _loops(kernel: UOp) -> Loops:
-    nodes = kernel.toposort()
-    return _nested(u for u in nodes if u.op in (Ops.RANGE, Ops.STAGE, Ops.RUNNING))
-
-
-def _nested(nodes: Iterable[UOp]) -> Loops:
-    by_op: tuple[list[UOp], list[UOp], list[UOp]] = ([], [], [])
-    for u in nodes:
-        by_op[(Ops.RANGE, Ops.STAGE, Ops.RUNNING).index(u.op)].append(u)
-    ranges, stages, running = by_op
+def _loops(nodes: Sequence[UOp]) -> Loops:
+    ranges, stages, running = ([u for u in nodes if u.op is op] for op in (Ops.RANGE, Ops.STAGE, Ops.RUNNING))
     return Loops(tuple(nested(ranges)), tuple(stages), tuple(running))
 
 
@@ -172,9 +164,8 @@ class _Rebuild:
         new, loops = self.changed.get(kernel, kernel), loops_of(kernel)
         if new is not kernel:
             ranges = {n: None for r in loops.ranges for n in (self.parts if r is self.r else (self.changed.get(r, r),))}
-            new.__dict__["_loops"] = _nested(
-                [*ranges, *(self.changed.get(u, u) for u in (*loops.stages, *loops.running))]
-            )
+            others = (self.changed.get(u, u) for u in (*loops.stages, *loops.running))
+            new.__dict__["_loops"] = _loops([*ranges, *others])
         return new
 
     def _zero_beyond(self, u: UOp) -> bool:

@@ -55,18 +55,18 @@ class Tensorize(Action):
             matches = {u: replace(m, shifts=_unsigned(m, instruction)) for u, m in matches.items()}
         shifted = {u: m for u, m in matches.items() if any(m.shifts)}
         if instruction.words:
-            return self._of_words(kernel, r, {u: m.factors for u, m in matches.items()})
+            return self._of_words(kernel, r, matches)
         kernel = self._shifted(kernel, shifted) if shifted else kernel
         if instruction.together:
             kernel = substitute(kernel, {u: _together(u, m.tile) for u, m in matches.items()})
         bound = r.replace(arg=replace(r.arg, kind=AxisKind.DOT))
         return replace_range(kernel, r, bound, (bound,), None)
 
-    def _of_words(self, kernel: UOp, r: UOp, matches: dict[UOp, tuple[UOp, ...]]) -> UOp:
+    def _of_words(self, kernel: UOp, r: UOp, matches: dict[UOp, Match]) -> UOp:
         """The kernel with the axis gone: the operands are memory of words."""
         table: dict[UOp, UOp] = {}
-        for u, factors in matches.items():
-            dot = UOp(Ops.DOT, u.dtype, (*(self._word(f, r) for f in factors), UOp.const(0, u.dtype)))
+        for u, match in matches.items():
+            dot = UOp(Ops.DOT, u.dtype, (*(self._word(f, r) for f in match.factors), UOp.const(0, u.dtype)))
             rest = tuple(x for x in u.src[1:] if x is not r)
             table[u] = u.replace(src=(dot, *rest)) if rest else dot
         kernel = substitute(kernel, table)
