@@ -248,4 +248,4 @@ def test_what_cannot_be_divided() -> None:
     nested = kernel(param(0, 4).store(i, total(inner * inner, r)))
     with pytest.raises(ScheduleError, match="a reduction inside depends on the axis"):
         apply(nested, [Divide("r0", (4,))])
-    assert str(Divide("i1", (4, 14), 8)) == "divide(i1, at=4, 14, blocks=8)"
+    assert str(Divide("i1", (4, 14), 8)) == "divide(i1, at=[4, 14], blocks=8)"
