@@ -325,6 +325,16 @@ def test_eigenvalues_without_vectors(shape: tuple[int, ...]) -> None:
     assert shape[-1] > 64 or len({c.kernel for c in halvings}) <= 20
 
 
+def test_gradients_of_values_are_written_down_when_they_are_asked_for() -> None:
+    """Vectors are there for them alone; gradients of gradients go through the rule as well."""
+    a = Tensor(data(5, 5)).realize()
+    assert len(a.svdvals().uop.toposort()) < len(a.svd()[1].uop.toposort())
+    a.requires_grad = True
+    a.svdvals().square().sum().backward()  # of the sum of all squares
+    assert a.grad is not None
+    np.testing.assert_allclose(a.grad.numpy(), 2 * a.numpy(), atol=2e-5)
+
+
 def test_small_singular_values_have_all_digits() -> None:
     """Of a matrix that is bidiagonal already; below 2^-32 of the largest they are 0. No vectors are computed."""
     a = np.diag(np.float32([1, 3e-9, 1e-6, 1e-3, 0])) * np.float32(1e20)

@@ -12,7 +12,9 @@ from tests.native_runtimes.text.runtime import TEXTS
 from tests.samples import slow_unless
 from tests.tensor.ops import RUNTIMES, Op, data, gradients_test, values_test
 from tinyweb import Generator, Tensor, dtypes, jit
+from tinyweb.graph.schedule.origin import at_origin
 from tinyweb.tensor import realize_all
+from tinyweb.tracing import capture
 
 INF, NAN = np.inf, np.nan
 A, C = data(3, 5), data(2, 3, 4)
@@ -327,3 +329,11 @@ def test_modes_in_rows_of_any_length(n: int) -> None:
     values, places = Tensor(x).mode()
     assert np.array_equal(values.numpy(), torch.tensor(x).mode()[0].numpy())
     assert np.array_equal(np.take_along_axis(x, places.numpy()[:, None], 1)[:, 0], values.numpy())
+
+
+def test_passes_of_a_sort_are_one_program() -> None:
+    """Eight of 8 bits each; the first reads keys as they lie."""
+    x = Tensor(np.random.default_rng(0).permutation(3000).astype(np.int64)).realize()
+    calls = capture(lambda: x.sort()).calls
+    assert len(calls) > 30
+    assert len({at_origin(call.kernel)[0] for call in calls}) <= 14

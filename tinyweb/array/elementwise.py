@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias
 
@@ -10,6 +11,7 @@ import numpy as np
 from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import Scalar, TensorCore, leaf
 from tinyweb.array.movement import Movement, broadcast_shapes
+from tinyweb.device import uncollected
 from tinyweb.dtype import DType, DTypeLike, dtypes, promote, to_dtype
 from tinyweb.graph.ir import COMPARISON, Ops, Size, UOp, substitute
 
@@ -81,6 +83,18 @@ class Elementwise(Movement):
             return self
         return self._new(UOp(Ops.CUSTOM_GRADIENT, self.dtype, (self.uop, upstream.uop, *pairs)))
 
+    def _with_later_gradients(self, inputs: Sequence[Self], rule: Callable[..., Sequence[Self]]) -> Self:
+        """As `_with_gradients`, of rule(*inputs, gradient that arrives), which is called once gradients are asked for:
+        for rules that take long to write down. It may refer to no other tensors."""
+        if not self.dtype.is_float:
+            return self
+        new = functools.partial(self._wrap, device=self.device)
+
+        def later(nodes: Sequence[UOp], upstream: UOp) -> list[UOp]:
+            return [g.uop for g in rule(*map(new, nodes), new(upstream))]
+
+        return self._new(UOp(Ops.CUSTOM_GRADIENT, self.dtype, (self.uop, *(x.uop for x in inputs)), later))
+
     def _repeated(self, times: int, step: Callable[[Self], Self]) -> Self:
         """What `step` makes of this value in memory, and of its results after that, so many times. The step is called
         once: its nodes are then made anew for each time."""
@@ -88,8 +102,9 @@ class Elementwise(Movement):
             return self
         before, node = leaf(self.uop), self.uop
         made = step(self._new(before)).uop
-        for _ in range(times):
-            node = substitute(made, {before: UOp(Ops.CONTIGUOUS, self.dtype, (node,))})
+        with uncollected():
+            for _ in range(times):
+                node = substitute(made, {before: UOp(Ops.CONTIGUOUS, self.dtype, (node,))})
         return self._new(node)
 
     def detach(self) -> Self:

@@ -270,11 +270,11 @@ class Orthogonal(Tridiagonal):
         low = (unit if UPLO == "L" else unit.mT).tril()
         values = low.add(low.tril(-1).mT)._symmetric_values().mul(scale.squeeze(-1))
 
-        def of_values(g: Self) -> list[Self]:
+        def of_values(a: Self, g: Self) -> list[Self]:
             vectors = a.eigh(UPLO)[1]
             return [vectors.mul(g.unsqueeze(-2)).matmul(vectors.mT)]
 
-        return values._with_gradients([a], of_values)._rounded(self)
+        return values._with_later_gradients([a], of_values)._rounded(self)
 
     # -- singular values ----------------------------------------------------------------------------------------------
     def _singular(self) -> tuple[Self, Self, Self, Self]:
@@ -343,11 +343,11 @@ class Orthogonal(Tridiagonal):
         unit, scale = a.detach()._unit_scale()
         values = (unit if m >= n else unit.mT)._singular_values().flip(-1).mul(scale.squeeze(-1))
 
-        def of_values(g: Self) -> list[Self]:
+        def of_values(a: Self, g: Self) -> list[Self]:
             u, _, v = a.svd(full_matrices=False)
             return [u.mul(g.unsqueeze(-2)).matmul(v)]
 
-        return values._with_gradients([a], of_values)._rounded(self)
+        return values._with_later_gradients([a], of_values)._rounded(self)
 
 
 def _svd_gradients(a: T, u: T, s: T, v: T) -> tuple[T, T, T]:

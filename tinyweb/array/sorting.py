@@ -167,9 +167,10 @@ class Sorting(Gathering, Scan):
         order = self._iota(blocks * size)._broadcast_to(keys.shape)
         zeros = order._new(UOp.const(0, dtypes.int32))._broadcast_to((rows, blocks, bins))
         ones = order._new(UOp.const(1, dtypes.int32))._broadcast_to((rows, blocks, size))
+        begins = self._iota(passes).mul(width).cast(keys.dtype).contiguous()  # in memory: all passes are one program
         for p in range(passes):
             ordered = keys._pick(order, 1).contiguous() if p else keys
-            digit = ordered.bitwise_right_shift(p * width) if p else ordered
+            digit = ordered.bitwise_right_shift(begins._along(0, p, p + 1)) if p else ordered
             digit = digit.bitwise_and(bins - 1).cast(dtypes.uint32).bitcast(dtypes.int32)
             digit = digit._reshape((rows, blocks, size))
             counted = order._new(UOp(Ops.FETCH_ADD, dtypes.int32, (zeros.uop, digit.uop, ones.uop), 2))

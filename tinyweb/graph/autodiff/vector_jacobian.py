@@ -174,7 +174,9 @@ def _copy(u: UOp, g: UOp) -> Gradients:
 
 
 def _custom(u: UOp, g: UOp) -> Gradients:
-    """The gradients the node brings along, with what arrives in the place of its LEAF."""
+    """The gradients the node brings along, with what arrives in the place of its LEAF; or those that it makes."""
+    if u.arg is not None:
+        return None, *u.arg(u.src[1:], g)
     given = (substitute(s, {u.src[1]: g}) for s in u.src[3::2])
     return None, None, *(part for gradient in given for part in (gradient, None))
 

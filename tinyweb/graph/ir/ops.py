@@ -48,7 +48,8 @@ class Ops(Enum):
     CUSTOM_GRADIENT = (
         auto()
     )  # src: (value, upstream, x, gradient of x, …): the value, the gradient of each x being given
-    #                           as an expression in `upstream`, a LEAF that stands for the gradient that arrives
+    #                           as an expression in `upstream`, a LEAF that stands for the gradient that arrives; or
+    #                           (value, x, …), arg: what makes these gradients of ((x, …), gradient that arrives)
 
     # -- tensor graph and kernels
     REDUCE = auto()  # tensor: src (x,), arg (op, axes), axes kept with size 1.  kernel: src (x, RANGE…), arg op

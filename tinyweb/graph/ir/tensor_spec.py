@@ -126,8 +126,10 @@ tensor_spec = Spec(
         needs(Ops.DETACH, "DETACH has one source of its dtype and no arg",
             lambda u: len(u.src) == 1 and alike(u) and u.arg is None),
         needs(Ops.CUSTOM_GRADIENT,
-            "CUSTOM_GRADIENT has a value, a LEAF like it, and pairs of an input and its gradient",
-            lambda u: len(u.src) >= 2 and len(u.src) % 2 == 0 and u.src[1].op is Ops.LEAF and u.arg is None
+            "CUSTOM_GRADIENT has a value, a LEAF like it, and pairs of an input and its gradient; or inputs, and as "
+            "its arg what makes their gradients",
+            lambda u: (u.src[0].dtype is u.dtype and same_sizes(u.src[0].shape, u.shape)) if callable(u.arg) else
+            len(u.src) >= 2 and len(u.src) % 2 == 0 and u.src[1].op is Ops.LEAF and u.arg is None
             and all(s.dtype is u.dtype and same_sizes(s.shape, u.shape) for s in u.src[:2])
             and all(x.dtype is g.dtype and same_sizes(x.shape, g.shape)
                     for x, g in zip(u.src[2::2], u.src[3::2], strict=True))),
