@@ -56,6 +56,16 @@ def test_a_value_is_computed_in_the_memory_it_is_copied_to(
     assert len(schedule([place], webgpu_target()).calls) == 1
 
 
+def test_pixels_that_channels_become_are_copied() -> None:
+    """Sums are stored as they lie side by side, where stores that lie apart cost a processor its vectors."""
+    x, w = t(1, 12, 20, 32), t(27, 12, 3, 3)
+    shuffled = x.conv2d(w).pixel_shuffle(3)
+    assert kernels(shuffled) == 2
+    assert len(schedule([UOp(Ops.CONTIGUOUS, F32, (shuffled.uop,))], webgpu_target()).calls) == 1
+    assert kernels((t(30, 20) @ t(20, 40)).transpose(0, 1)) == 1
+    assert kernels(Tensor.einsum("tcij,kcij->tkij", t(16, 20, 4, 4), t(24, 20, 4, 4))) == 1
+
+
 def test_a_value_that_others_read_is_copied() -> None:
     y = (t(8, 6) + 1).contiguous()
     place = Tensor.empty(6, 8).assign(y.reshape(6, 8)).uop

@@ -92,6 +92,17 @@ def _is_thinned(u: UOp) -> bool:
     )
 
 
+def _comes_apart(u: UOp) -> bool:
+    """Whether a view has neighbours of a long axis apart from each other, behind fewer than tiles take, as the pixels
+    that channels become."""
+    own = [a for a in u.arg if u.src[0].shape[a] != 1] if u.op is Ops.PERMUTE else []
+    if not own:
+        return False
+    ahead = next((i for i in range(len(own) - 1, 0, -1) if own[i - 1] > own[i]), 0)
+    long, behind = (numel_max(u.src[0].shape[a] for a in axes) for axes in ([max(own)], own[ahead:]))
+    return behind < TILED_REDUCE <= long
+
+
 def _picks_rows(u: UOp) -> bool:
     return u.op is Ops.TAKE and size_prod(u.src[0].shape[u.arg + 1 :]) != 1
 
@@ -332,6 +343,9 @@ class Fusion:
             border = s.steps * (numel_max(u.shape) - numel_max(x.shape))
             if border > LAUNCH or self._is_tiled(x, s):
                 self._realize(x)
+            return self.state[x]
+        if s.contraction and not self.scattered_loads and self._is_tiled(x, s) and _comes_apart(u):
+            self._realize(x)
             return self.state[x]
         if s.kind is not Kind.ROW:
             return s
