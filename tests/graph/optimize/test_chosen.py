@@ -33,7 +33,7 @@ from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize.actions import apply, finished
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.heuristic import RULES
+from tinyweb.graph.optimize.choose import RULES
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target
 

@@ -23,8 +23,8 @@ from tinyweb.graph.optimize import (
 from tinyweb.graph.optimize.actions import apply
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.choose import RULES, Rule
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.heuristic import RULES, Rule
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.ir.spec import spec_level
@@ -18,13 +18,37 @@ from tinyweb.graph.optimize.action import FallbackWarning, Schedule, ScheduleErr
 from tinyweb.graph.optimize.actions import apply, finished
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder, Choices
+from tinyweb.graph.optimize.contraction import schedule_contraction
 from tinyweb.graph.optimize.cost import excess, refusal
 from tinyweb.graph.optimize.digest import describe
-from tinyweb.graph.optimize.heuristic import RULES
+from tinyweb.graph.optimize.for_c import schedule_for_c
+from tinyweb.graph.optimize.for_dot import schedule_for_dots
+from tinyweb.graph.optimize.for_gpu import schedule_for_gpu, schedule_threads
+from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
+from tinyweb.graph.optimize.for_ordered import schedule_ordered
+from tinyweb.graph.optimize.for_softmax import schedule_for_softmax, schedule_whole_rows
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target
 
 T = TypeVar("T")
+Rule: TypeAlias = Callable[[Builder], bool]  # whether the rule is for such kernels: it has made their schedule then
+
+
+def as_it_is(b: Builder) -> bool:
+    """No actions: right for every kernel."""
+    return True
+
+
+# what to ask, one after the other, by `Target.family`; the last are plain enough to be right for every kernel
+RULES: dict[str, tuple[Rule, ...]] = {
+    "vectors": (
+        schedule_for_softmax, schedule_ordered, schedule_for_dots, schedule_contraction, schedule_for_c, as_it_is,
+    ),
+    "threads": (
+        schedule_for_softmax, schedule_whole_rows, schedule_for_gpu, schedule_threads, as_it_is,
+    ),
+    "arrays": (schedule_ordered, schedule_for_numpy, as_it_is),
+}  # fmt: skip
 
 
 def optimize(kernel: UOp, target: Target, found: Schedule | None = None) -> UOp:

@@ -7,17 +7,16 @@ read keys and values from shared memory, into which blocks are copied as they li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import prod
 
 from tinyweb.graph.ir import AxisKind, Fragments, Space, UOp
 from tinyweb.graph.ir.fragments import REGISTER_BYTES
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.for_matrices import ENOUGH, PADS, bind_tile
+from tinyweb.graph.optimize.for_matrices import PADS, bind_tile
+from tinyweb.graph.optimize.for_product import beyond, preference
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
@@ -64,6 +63,11 @@ class Shape:
         return first, second
 
     @property
+    def rows(self) -> int:
+        """Of a workgroup's tile."""
+        return self.subgroups * self.matrices * self.fragments[0].sums.shape[0]
+
+    @property
     def chains(self) -> bool:
         """Whether threads have weights as the second product takes them."""
         first, second = self.fragments
@@ -108,38 +112,22 @@ def _shapes(b: Builder, held: list[Instruction], sizes: tuple[int, int, int], ot
     blocks = [x for x in READ_BLOCKS if (ahead or x[1] == 1) and x[0] < max(2 * keys, least + 1)]
     # a loop over two blocks is written out by compilers, which then find no registers for both steps' products
     blocks.sort(key=lambda x: x[2] > 0 and -(-keys // x[0]) == 2)
-    if rows >= LEAST_READ:
-        for tile, (block, slots, lag) in product(_ordered(READ_TILES, LEAST_READ, rows, others), blocks):
-            read = [
-                _narrowest([i for i in held if i.shared and i.first_held == h], n)
-                for h, n in enumerate((block, columns))
-            ]
-            if read[0] is not None and read[1] is not None and block % read[0].columns == 0:
-                found.append(Shape((read[0], read[1]), *tile, block, slots, lag))
-    for i in held:
-        if not i.shared:
-            tiles = product(_ordered(TILES, LEAST, rows, others), (x for x in BLOCKS if ahead or x[1] == 1))
-            found += [Shape((i, i), *tile, *block) for tile, block in tiles]
+    for tile, (block, slots, lag) in product(READ_TILES if rows >= LEAST_READ else (), blocks):
+        read = [
+            _narrowest([i for i in held if i.shared and i.first_held == h], n) for h, n in enumerate((block, columns))
+        ]
+        if read[0] is not None and read[1] is not None and block % read[0].columns == 0:
+            found.append(Shape((read[0], read[1]), *tile, block, slots, lag))
+    kinds = product((i for i in held if not i.shared), TILES, (x for x in BLOCKS if ahead or x[1] == 1))
+    found += [Shape((i, i), *tile, *block) for i, tile, block in kinds]
 
-    def cost(shape: Shape) -> float:
-        first = shape.fragments[0]
-        whole = shape.subgroups * shape.matrices * first.sums.shape[0], shape.block
-        idle = prod(-(-n // w) * w / n for n, w in zip((rows, keys), whole))
-        return max(idle, IDLE) * (1 if first.shared else SLOWER)
+    def cost(shape: Shape) -> tuple[float, ...]:
+        idle = beyond((rows, keys), (shape.rows, shape.block))
+        slower = 1 if shape.fragments[0].shared else SLOWER
+        groups = -(-rows // shape.rows) * others
+        return max(idle, IDLE) * slower, *preference(groups, beyond((rows,), (shape.rows,)), shape.rows)
 
     return sorted(found, key=cost)
-
-
-def _ordered(tiles: Sequence[tuple[int, int]], least: int, rows: int, others: int) -> list[tuple[int, int]]:
-    """Subgroups and matrices of each, of so many rows."""
-
-    def order(i: int) -> tuple[bool, bool, int]:
-        whole = least * prod(tiles[i])
-        groups = -(-rows // whole)
-        few = groups * others < ENOUGH
-        return groups * whole > IDLE * rows, few, -i if few else i
-
-    return [tiles[i] for i in sorted(range(len(tiles)), key=order)]
 
 
 def _narrowest(instructions: list[Instruction], columns: int) -> Instruction | None:
@@ -149,11 +137,10 @@ def _narrowest(instructions: list[Instruction], columns: int) -> Instruction | N
 
 def _with_shape(b: Builder, softmax: Softmax, row: UOp, shape: Shape) -> bool:
     k, (first, second) = b.k, shape.fragments
-    whole = shape.subgroups * shape.matrices * first.sums.shape[0]
     along = (
         (shape.subgroups if shape.subgroups > 1 else 0, WARPGROUPS) if first.shared else (shape.subgroups, SUBGROUPS)
     )
-    bind_tile(b, row, whole, first.sums.first, False, *along)
+    bind_tile(b, row, shape.rows, first.sums.first, False, *along)
     (column,), beside = softmax.columns, second.sums.shape[1]
     bind_tile(b, column, -(-k.size(column) // beside) * beside, second.sums.second, True)
     b.grid(b.loops(k.outputs))

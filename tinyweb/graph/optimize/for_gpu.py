@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise, product
 from math import gcd, prod
 
@@ -14,15 +14,8 @@ from tinyweb.graph.optimize.analysis import Analysis, even, largest_divisor, pow
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import exchange_bytes, exchanged
 from tinyweb.graph.optimize.divide import Divide
-from tinyweb.graph.optimize.for_matrices import grid_of_tiles
-from tinyweb.graph.optimize.for_product import (
-    LARGE_WORKGROUP,
-    MATRIX,
-    by_stride,
-    matrix_product,
-    most,
-    product_in_registers,
-)
+from tinyweb.graph.optimize.for_matrices import grid_of_tiles, product_in_registers
+from tinyweb.graph.optimize.for_product import LARGE_WORKGROUP, MATRIX, by_stride, in_flight, most, product_in_threads
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.merge import Merge
@@ -81,7 +74,7 @@ def elementwise(b: Builder) -> None:
 
 def divide(b: Builder) -> list[str]:
     """What is joined along an axis: a thread has places in all of the parts, and chooses nothing. The parts' axes."""
-    delinearize(b)
+    delinearize(b, chosen)
     parts: list[str] = []
     for name in [r.arg.name for r in b.k.outputs]:
         k = b.k
@@ -98,17 +91,26 @@ def divide(b: Builder) -> list[str]:
     return parts
 
 
-def delinearize(b: Builder) -> None:
-    """An axis i becomes i // n and i % n where what is chosen follows one of them: choices are then of whole axes."""
+def delinearize(b: Builder, among: Callable[[Analysis], Iterable[UOp]]) -> None:
+    """An axis i becomes i // n and i % n where something `among` the kernel's nodes follows one of them: choices are
+    then of whole axes, and so are the groups of a convolution."""
     k, found = b.k, list[tuple[int, UOp]]()
-    for u in {c for w in k.nodes if w.op is Ops.WHERE for c in w.src[0].toposort()}:
+    for u in {x for root in among(k) for x in root.toposort()}:
         if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] in k.outputs and u.src[1].op is Ops.CONST:
             n, size = int(u.src[1].arg), k.exact(u.src[0])
             found += [(n, u.src[0])] if isinstance(size, int) and 1 < n < size and size % n == 0 else []
     n, r = max(found, key=lambda f: (f[0], f[1].arg.order), default=(0, None))
     if r is not None and b.attempt(Split(r.arg.name, n)):
         b.rewrite()
-        delinearize(b)
+        delinearize(b, among)
+
+
+def chosen(k: Analysis) -> Iterable[UOp]:
+    return (w.src[0] for w in k.nodes if w.op is Ops.WHERE)
+
+
+def multiplied(k: Analysis) -> Iterable[UOp]:
+    return k.dominant.src[:1] if k.dominant is not None and k.dominant.src[0].op is Ops.MUL else ()
 
 
 def blocks_of(b: Builder, r: UOp, at: tuple[int, ...], choices: int) -> int:
@@ -153,20 +155,19 @@ def repeat(b: Builder, r: UOp) -> bool:
 
 def reduction(b: Builder, dominant: UOp) -> None:
     """Matrix times vector, sums of rows, and rows that are reduced and then written."""
-    outputs = [r for r in b.k.outputs if r in dominant.ranges]
-    if outputs == b.k.outputs and product_in_registers(b, dominant, outputs):
+    if product_in_registers(b):
         grid_of_tiles(b, b.loops(b.k.outputs))
         return
-    if actions := (*grouped(b.k, dominant), *instructions(b, dominant)):
+    delinearize(b, multiplied)
+    if actions := instructions(b, b.k.dominant or dominant):
         b.rewrite(*actions)
-        assert b.k.dominant is not None
-        dominant = b.k.dominant
+    dominant = b.k.dominant or dominant
     k = b.k
     rows = [r for r in k.outputs if r in dominant.ranges]
     if k.volume(k.apart) > 1:
         row_kernel(b, dominant, rows, k.apart)
         return
-    if not matrix_product(b, dominant, rows):
+    if not product_in_threads(b):
         dominant = scaled_later(b, dominant)
         sums(b, dominant, rows)
     b.grid(b.loops(b.k.outputs))
@@ -197,15 +198,6 @@ def instructions(b: Builder, dominant: UOp) -> Schedule:
         split = Split(r.arg.name, INSTRUCTIONS[name].steps)
         if b.legal(*(actions := (split, Tensorize(split.inner, name)))):
             return actions
-    return ()
-
-
-def grouped(k: Analysis, dominant: UOp) -> Schedule:
-    """The groups of a convolution taken out of the axis of its outputs, which inputs follow by a division."""
-    for u in dominant.src[0].toposort() if dominant.src[0].op is Ops.MUL else ():
-        r, size = u.src if u.op is Ops.FLOORDIV else (u, u)
-        if r in k.outputs and r is not size and size.op is Ops.CONST and k.size(r) % int(size.arg) == 0:
-            return (Split(r.arg.name, int(size.arg)),)
     return ()
 
 
@@ -371,16 +363,11 @@ def beside(b: Builder, load: UOp, axes: list[UOp], steps: int) -> int:
 
 
 def load_ahead(b: Builder, r: UOp) -> None:
-    """Some steps of a thread's loop written out, where it has few rows, and all of a short one whose vectors fit: what
-    they load is waited for together."""
+    """Some steps of a thread's loop written out, where it has few rows: all of a short one whose vectors fit."""
     rows = prod(int(o.src[0].arg) for o in ranges_of(b.kernel) if o.arg.kind is AxisKind.UNROLL and not o.arg.reduce)
-    left, factor = b.left(r), IN_FLIGHT // rows
-    if not left or not isinstance(size := b.exact(left), int):
-        return
-    if size <= IN_FLIGHT and 2 * size * rows * b.target.vector_lanes <= b.target.thread_registers:
-        factor = size
-    if factor > 1 and size % factor == 0:
-        b.tile(left, factor, AxisKind.UNROLL)
+    if (left := b.left(r)) and isinstance(size := b.exact(left), int):
+        short = size <= IN_FLIGHT and 2 * size * rows * b.target.vector_lanes <= b.target.thread_registers
+        in_flight(b, left, size if short else IN_FLIGHT // rows)
 
 
 def join(b: Builder, bound: list[UOp]) -> None:

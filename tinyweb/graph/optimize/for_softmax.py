@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd
 
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, size_max
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis, fewest_steps, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, excess, exchange_bytes, exchange_step, staged_bytes
 from tinyweb.graph.optimize.for_attention import held_softmax
+from tinyweb.graph.optimize.for_product import in_flight
 from tinyweb.graph.optimize.online import MAX_BLOCK, Online, visible
 from tinyweb.graph.optimize.rewrite import loads_summed
 from tinyweb.graph.optimize.stage import Stage, axes_of
@@ -228,7 +229,7 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     for i in range(len(softmax.sums)):
         summed = f"{softmax.row.arg.name}.sum{i or ''}"
         if b.has(summed) and (flight or isinstance(b.exact(summed), int)):
-            _in_flight(b, summed, max(flight // team.sums, 4))
+            in_flight(b, summed, max(flight // team.sums, 4))
     # 128 bits of keys are loaded at once, where all that they are multiplied over is divided by as many
     width = min(t.max_vector, max([4, *(128 // u.src[0].dtype.bits for u in softmax.keys)]), NARROW)
     while width > 2 and any(const_factor(k.exact(r)) % width for r in softmax.inner):
@@ -236,22 +237,13 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
     _vector_of_products(b, softmax, width)
     for r in softmax.inner:
         if left := b.left(r):
-            _in_flight(b, left, 4 * flight // (width * max(team.keys, team.rows)))
+            in_flight(b, left, 4 * flight // (width * max(team.keys, team.rows)))
 
 
 def _flight(target: Target) -> int:
     """Vectors that a thread loads before it needs the first of them: an eighth of its registers, of 32-bit numbers
     half."""
     return power_of_two(1 << 10, (target.thread_registers + 1) // 16)
-
-
-def _in_flight(b: Builder, axis: str, count: int) -> None:
-    """Some steps of a thread's loop written out, so that what they load is waited for together."""
-    size = b.exact(axis)
-    steps = power_of_two(size_max(size), count)
-    if steps > 1:
-        # where the length varies, what is beyond it is gated: what is left over would be waited for step by step
-        b.bind(b.split(axis, steps)[1] if steps != size else axis, AxisKind.UNROLL)
 
 
 def _columns_over_threads(b: Builder, columns: Sequence[UOp], along: UOp | None) -> tuple[int, int]:
@@ -338,15 +330,17 @@ def schedule_whole_rows(b: Builder) -> bool:
     row = max(shared, key=lambda r: (k.size(r), r.arg.order), default=None)
     across = _columns_over_threads(b, found.columns, max(found.columns, key=k.size, default=None))[0]
     across = across if found.columns else SIDE
-    mark = b.mark()
-    for rows, parts in _shares_of_rows(b, found, across, k.size(row) if row is not None else 1):
-        b.back(mark)
+
+    def fits(share: tuple[int, int]) -> bool:
+        rows, parts = share
         if row is not None:
             b.tile(row.arg.name, rows, AxisKind.UNROLL)
         b.grid(b.loops(k.outputs))
         b.do(WholeRow(found.row.arg.name, across, parts))
-        if not excess(b.kernel, t) and _workgroup_bytes(b.kernel) + 4 * rows * len(found.reduces) <= t.shared_bytes:
-            break
+        return not excess(b.kernel, t) and _workgroup_bytes(b.kernel) + 4 * rows * len(found.reduces) <= t.shared_bytes
+
+    if not b.first(_shares_of_rows(b, found, across, k.size(row) if row is not None else 1), fits):
+        return False
     for r in dict.fromkeys(r for x in found.different for r in x.src[1:]):
         if any(k.contiguous(u, r) for u in loads) and const_factor(k.exact(r)) % 4 == 0:
             b.tile(r.arg.name, 4, AxisKind.VECTOR)
