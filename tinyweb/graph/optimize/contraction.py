@@ -2,14 +2,14 @@
 
 The nest is Goto and van de Geijn's (Anatomy of High-Performance Matrix Multiplication): workers take blocks of the
 output; a block walks over the reduction in steps whose panels of one operand stay in the second-level cache; within a
-step, strips of the other operand stay in the first while all panels pass by. Which output axes become the tile's rows
-and columns, and how large tiles and blocks are, is what costs the fewest cycles in a simple model of the processor.
+step, strips of the other operand stay in the first while all panels pass by. Both the tile, the cheapest in a block
+of all there is, and the block, which the busiest worker is done with soonest, are priced by the same few cycles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
 
@@ -35,8 +35,8 @@ STEP, NEAR, FETCH, RUN, SINGLE, CONVERTED, SCATTER, LINE = 0.8, 0.125, 0.5, 0.4,
 WAYS = 8  # of the first-level cache: it holds no more panels' lines that are filled together
 WAY = 4096  # bytes: addresses so far apart are in one set
 LINE_NEAR = 16 * NEAR  # a line of which a step takes a few elements
+TALL, WIDE = 512, 128  # rows and columns for which what is packed once is used at most
 SMALL = 4  # rows of a tile whose operands are read as they lie
-LATENCY = 4  # of an addition
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,16 @@ class Tile:
     columns: int
 
 
+@dataclass(frozen=True)
+class Cycles:
+    """What a tile takes: for a multiplication and addition, and for bringing an element of its rows' and its columns'
+    operand into a strip and a panel."""
+
+    product: float
+    row: float
+    column: float
+
+
 def schedule_contraction(b: Builder, instruction: Instruction | None = None) -> bool:
     """Kernels whose reductions multiply what varies along some output axes with what varies along others, and that are
     worth it; of integers with tiles for an instruction.
@@ -57,14 +67,12 @@ def schedule_contraction(b: Builder, instruction: Instruction | None = None) -> 
     plan = Contraction(b, instruction)
     if not plan.fits():
         return False
-    tile = min(plan.tiles(), key=lambda t: (plan.cost(t), t.rows + t.columns / b.target.vector_lanes), default=None)
-    if tile is None or plan.cost(tile) > plan.cost_in_place():
-        return False
-    return nest(b, plan, tile)
+    tile = min(plan.tiles(), key=plan.price, default=None)
+    return tile is not None and plan.price(tile) <= plan.price_in_place() and nest(b, plan, tile)
 
 
 class Contraction:
-    """What a tile of registers costs."""
+    """Which tiles of registers there are, and what they cost."""
 
     def __init__(self, b: Builder, instruction: Instruction | None):
         self.k, self.target = b.k, b.target
@@ -97,66 +105,48 @@ class Contraction:
         return not any(x.op is Ops.LOAD for u in self.loads for x in u.src[1].toposort())
 
     # -- which axes, which tile --------------------------------------------------------------------------------
-    def apart(self, r: UOp, c: UOp) -> bool:
-        return (
-            bool(self.touched[r]) and bool(self.touched[c]) and not any(u in self.touched[c] for u in self.touched[r])
-        )
-
-    def rows_of(self, tile: Tile) -> list[UOp]:
-        """The output axes along which what the columns load is used again."""
-        return [r for r in self.k.outputs if self.apart(r, tile.column)]
-
-    def columns_of(self, tile: Tile) -> list[UOp]:
-        return [c for c in self.k.outputs if self.apart(tile.row, c)]
+    def apart(self, r: UOp) -> list[UOp]:
+        """The output axes along which what varies along an axis is used again, for other loads."""
+        mine = self.touched[r]
+        return [o for o in self.k.outputs if mine and self.touched[o] and not any(u in mine for u in self.touched[o])]
 
     def operand(self, along: UOp) -> list[UOp]:
         """What varies along an axis and may be staged."""
         return sorted((u for u in self.touched[along] if not self.k.kernel_stores(u)), key=self.k.traffic)
 
     def tiles(self) -> Iterator[Tile]:
+        """Those whose sums, and a row of what they are multiplied with, are in registers; smaller ones come first."""
         k, lanes = self.k, self.target.vector_lanes
-        for c, r in product(k.outputs, k.outputs):
-            size = k.exact(c)
-            if not self.apart(r, c) or not isinstance(size, int) or k.size(r) < 2:
+        for c in k.outputs:
+            size, rows_of = k.exact(c), self.apart(c)
+            if not isinstance(size, int) or k.volume(rows_of) < SMALL:
                 continue
-            for vectors in range(1, self.target.vector_registers // 6 + 1):
+            for r, vectors in product(rows_of, range(1, self.target.vector_registers // 6 + 1)):
                 columns = vectors * lanes
                 if size % columns and (size < columns or k.in_place or vectors > 2):
                     continue
-                # a row of the tile, what it is multiplied with and the sums are in registers
                 free = self.target.vector_registers - 1 - self.held * vectors
                 most = min(self.target.tile_sums // vectors, int(free / (vectors + self.row_held)))
                 for rows in range(max(2, self.unit), min(most // len(k.reduces), k.size(r)) + 1, self.unit):
-                    tile = Tile(r, c, rows, columns)
-                    if k.volume(self.rows_of(tile)) >= 4:
-                        yield tile
+                    yield Tile(r, c, rows, columns)
 
-    def cost(self, tile: Tile) -> float:
-        """Cycles for one multiplication and addition of an output, about."""
-        k, vectors = self.k, tile.columns // self.target.vector_lanes
-        waste, step = 1.0, max(self.step(tile.rows, vectors), LATENCY / len(k.reduces))
-        for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)):
-            size = k.exact(r)
-            if isinstance(size, int):
-                waste *= -(-size // n) * n / size
-        cost = waste * step / (tile.rows * tile.columns)
-        if not all(k.contiguous(s, tile.column) for s in k.stores):
-            beside = all(k.contiguous(s, tile.row) and not self.crowded(s, tile.column, tile.columns) for s in k.stores)
-            cost += (SCATTER if beside else LINE) / self.steps
-        reuse = min(k.volume(self.rows_of(tile)), 512)
-        cost += self.packing(tile.column, tile.columns) / reuse
+    # -- what it costs -----------------------------------------------------------------------------------------
+    def cycles(self, tile: Tile) -> Cycles:
+        step, row = self.step(tile.rows, tile.columns // self.target.vector_lanes), 0.0
         if self.must_pack(tile):
-            if not self.frozen(tile.row):
-                cost += self.packing(self.bound[-1], 4) / min(k.volume(self.columns_of(tile)), 128)
+            row = 0.0 if self.frozen(tile.row) else self.packing(self.bound[-1], SMALL)
         elif self.far(tile):
-            cost += LINE_NEAR / (tile.rows * tile.columns)
-        return cost
+            step += LINE_NEAR
+        return Cycles(step / (tile.rows * tile.columns), row, self.packing(tile.column, tile.columns))
 
-    def crowded(self, access: UOp, along: UOp, count: int) -> bool:
-        """Whether the lines of so many steps along an axis meet in sets of the first-level cache, which have fewer
-        ways: they are gone before the next rows come."""
-        apart = abs(self.k.step(access, along)) * access.src[0].dtype.nbytes(1)
-        return apart > 0 and count > WAYS * (WAY // gcd(apart, WAY))
+    def price(self, tile: Tile) -> float:
+        """Cycles for a multiplication and addition of an output, in as large a block as there may be."""
+        k, waste, cycles = self.k, 1.0, self.cycles(tile)
+        for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)):
+            if k.constant(r):
+                waste *= -(-k.size(r) // n) * n / k.size(r)
+        rows, columns = min(k.volume(self.apart(tile.column)), TALL), min(k.volume(self.apart(tile.row)), WIDE)
+        return waste * cycles.product + cycles.column / rows + cycles.row / columns + self.storing(tile) / self.steps
 
     def step(self, rows: int, columns: int, broadcast: bool = True) -> float:
         """Cycles of a step of the reduction for that many vectors of sums: loads overlap with arithmetic, not fully."""
@@ -165,20 +155,37 @@ class Contraction:
         arithmetic = rows * columns * t.product_cost
         return max(arithmetic, loads) + min(arithmetic, loads) / 4 + STEP
 
-    def cost_in_place(self) -> float:
+    def storing(self, tile: Tile) -> float:
+        """Cycles that a result costs which is not stored in vectors."""
+        k = self.k
+        if all(k.contiguous(s, tile.column) for s in k.stores):
+            return 0.0
+        beside = all(k.contiguous(s, tile.row) and not self.crowded(s, tile.column, tile.columns) for s in k.stores)
+        return SCATTER if beside else LINE
+
+    def packing(self, along: UOp, width: int) -> float:
+        """Cycles to bring an element into a panel, in each call."""
+        loads = [u for u in self.loads if along in u.ranges]
+        if all(u.src[0].arg.frozen for u in loads):
+            return 0.0
+        converted = 0.0 if all(u.dtype in self.target.arithmetic for u in loads) else CONVERTED
+        return converted + (RUN if all(self.k.follows(u, along, width, False) for u in loads) else SINGLE)
+
+    def price_in_place(self) -> float:
         """The same without packed operands: a smaller tile, and operands that are read as they lie for each of them."""
-        k, lanes = self.k, self.target.vector_lanes
-        converted = 0.0 if all(u.dtype is dtypes.float32 for u in self.loads) else self.target.product_cost
+        k = self.k
+
+        def price(rows: int, broadcast: bool, brought: float) -> float:
+            converted = 0.0 if all(u.dtype is dtypes.float32 for u in self.loads) else self.target.product_cost
+            step = self.step(rows, 2, broadcast) + (rows + 2) * converted
+            return step / (2 * rows * self.target.vector_lanes) + brought / rows
+
         for r in self.bound:
             if self.vectors(r) and all(k.contiguous(u, r) for u in self.loads):
-                step = self.step(SMALL, 2, False) + (SMALL + 2) * converted
-                return step / (2 * SMALL * lanes) + NEAR / SMALL
+                return price(SMALL, False, NEAR)
         for c in k.outputs:
             if self.vectors(c) and self.touched[c] and all(k.contiguous(u, c) for u in self.touched[c]):
-                reuse = k.volume([r for r in k.outputs if self.apart(r, c)])
-                rows = max(min(SMALL // len(k.reduces), reuse), 1)  # wide vectors
-                step = self.step(rows, 2) + (rows + 2) * converted
-                return step / (2 * rows * lanes) + FETCH / 2 / rows
+                return price(max(min(SMALL // len(k.reduces), k.volume(self.apart(c))), 1), True, FETCH / 2)
         return 1.0
 
     def vectors(self, r: UOp) -> bool:
@@ -187,17 +194,16 @@ class Contraction:
             self.k.size(r) >= 4 * self.target.vector_lanes
         )
 
-    def packing(self, along: UOp, width: int) -> float:
-        """Cycles to bring an element into a panel, in each call."""
-        loads = [u for u in self.loads if along in u.ranges]
-        if self.frozen(along):
-            return 0.0
-        converted = 0.0 if all(u.dtype in self.target.arithmetic for u in loads) else CONVERTED
-        return converted + (RUN if all(self.k.follows(u, along, width, False) for u in loads) else SINGLE)
+    # -- how an operand lies -----------------------------------------------------------------------------------
+    def crowded(self, access: UOp, along: UOp, count: int) -> bool:
+        """Whether the lines of so many steps along an axis meet in sets of the first-level cache, which have fewer
+        ways: they are gone before the next rows come."""
+        apart = abs(self.k.step(access, along)) * access.src[0].dtype.nbytes(1)
+        return apart > 0 and count > WAYS * (WAY // gcd(apart, WAY))
 
     def frozen(self, along: UOp) -> bool:
         """Whether the operand that varies along an axis is laid out before the first call."""
-        return all(u.src[0].arg.frozen for u in self.touched.get(along, self.loads))
+        return all(u.src[0].arg.frozen for u in self.touched[along])
 
     def turned(self, along: UOp) -> bool:
         """Whether an operand lies otherwise than the instruction takes it: not step after step."""
@@ -212,7 +218,7 @@ class Contraction:
             if not plain or not any(self.k.contiguous(u, r) for r in (step, tile.row)):
                 return True
         # what comes from further away for each of several panels
-        return self.far(tile) and self.k.volume(self.columns_of(tile)) > tile.columns
+        return self.far(tile) and self.k.volume(self.apart(tile.row)) > tile.columns
 
     def far(self, tile: Tile) -> bool:
         """Whether the steps of the rows' operand, where it lies, take lines that are gone before the next rows come."""
@@ -222,47 +228,72 @@ class Contraction:
         )
 
 
+# -- the nest -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Block:
-    """What one worker computes at a time: tiles down and across, and steps of the largest further axis either way."""
+class Side:
+    """How blocks take the tiles along an axis, and steps of a further one where they take all of these tiles."""
 
-    strips: int
-    panels: int
-    down: int = 1
-    across: int = 1
+    axis: UOp
+    width: int
+    lanes: AxisKind
+    further: UOp | None
+    tiles: int = 1
+    steps: int = 1
+
+    @property
+    def count(self) -> int:
+        """Rows, or columns, of a block."""
+        return self.tiles * self.width * self.steps
+
+    def blocks(self, k: Analysis) -> int:
+        """Into which the axis is divided."""
+        return -(-k.size(self.axis) // (self.tiles * self.width))
+
+    def parts(self, k: Analysis) -> list[Side]:
+        """Every number of tiles that even blocks may have, the largest first."""
+        most, size = -(-k.size(self.axis) // self.width), 1 if self.further is None else k.size(self.further)
+        tiles = sorted({-(-most // blocks) for blocks in range(1, most + 1)}, reverse=True)
+        further = [n for n in range(2, size + 1) if size % n == 0]
+        some = tiles if k.constant(self.axis) else [most]
+        return [replace(self, tiles=n) for n in some] + [replace(self, tiles=most, steps=n) for n in further]
+
+    def loops(self, b: Builder, grid: list[str]) -> list[str]:
+        """The loops inside of a block; what is outside goes to the grid."""
+        found = []
+        if self.further is not None:
+            name = self.further.arg.name
+            if self.steps == 1:
+                grid.append(name)
+            elif self.steps == b.size(name):
+                found.append(name)
+            else:
+                outside, inside = b.split(name, self.steps)
+                grid.append(outside)
+                found.append(inside)
+        if b.k.constant(self.axis):
+            outside, inside = b.blocks(self.axis.arg.name, min(self.tiles * self.width, b.k.size(self.axis)))
+            grid.append(outside)
+        else:
+            inside = self.axis.arg.name
+        left = b.tile(inside, self.width, self.lanes)
+        return [*found, left] if left else found
 
 
 def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
     """Blocks of tiles over the workers; in a block, steps of the reduction whose operands are packed."""
-    k = b.k
-    symbolic = not k.constant(tile.row)
-    further_row = _longest(k, [] if symbolic else [r for r in plan.rows_of(tile) if r is not tile.row])
-    taken = (tile.column, further_row)  # what a third operand alone varies along is reused either way
-    further_column = _longest(k, [] if symbolic else [c for c in plan.columns_of(tile) if c not in taken])
-    depth = _depth(plan, symbolic)
+    k, fixed = b.k, b.k.constant(tile.row)
+    depth = _depth(plan) if fixed else None
     staged = plan.steps if depth is None else plan.steps // k.size(plan.bound[0]) * depth
-    block = _block(plan, tile, further_row, further_column, staged)
+    further_row = _longest(b, tile, plan.apart(tile.column) if fixed else [])
+    # what a third operand alone varies along is reused either way
+    further_column = _longest(b, tile, [c for c in plan.apart(tile.row) if c is not further_row] if fixed else [])
+    down = Side(tile.row, tile.rows, AxisKind.UNROLL, further_row)
+    across = Side(tile.column, tile.columns, AxisKind.VECTOR, further_column)
+    block = _block(plan, plan.cycles(tile), down, across, staged)
     if block is None:
         return False
-    mine = (tile.row, tile.column, further_row, further_column)
-    grid = [r.arg.name for r in k.outputs if r not in mine]
-    inner: list[list[str]] = []
-    for further, count, axis, n, tiles, lanes in (
-        (further_row, block.down, tile.row, tile.rows, block.strips, AxisKind.UNROLL),
-        (further_column, block.across, tile.column, tile.columns, block.panels, AxisKind.VECTOR),
-    ):
-        loops: list[str] = []
-        if further is not None:
-            _part(b, further.arg.name, count, grid, loops)
-        if symbolic and axis is tile.row:
-            loops.append(b.tile(axis.arg.name, n, lanes))
-        else:
-            steps = n if tiles == 1 else min(n * tiles, k.size(axis))
-            outside, steps_of = b.blocks(axis.arg.name, steps)
-            grid.append(outside)
-            loops += [left] if (left := b.tile(steps_of, n, lanes)) else []
-        inner.append(loops)
-    rows, columns = inner
+    grid = [r.arg.name for r in k.outputs if r not in (tile.row, tile.column, further_row, further_column)]
+    rows, columns = (side.loops(b, grid) for side in block)
     b.reorder(*grid, *rows, *columns)
     for axis_name in grid:
         b.bind(axis_name, AxisKind.GRID)
@@ -284,30 +315,18 @@ def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
     return True
 
 
-def _part(b: Builder, axis: str, count: int, grid: list[str], loops: list[str]) -> None:
-    """Blocks of `count` steps of an axis, which divides it: what is outside of a block, and inside."""
-    if count == b.size(axis) > 1:
-        loops.append(axis)
-    elif count == 1:
-        grid.append(axis)
-    else:
-        outside, inside = b.split(axis, count)
-        grid.append(outside)
-        loops.append(inside)
-
-
-def _longest(k: Analysis, axes: list[UOp]) -> UOp | None:
+def _longest(b: Builder, tile: Tile, axes: list[UOp]) -> UOp | None:
     """The largest axis beside the tile's that a block may take steps of."""
-    return max(filter(k.constant, axes), key=k.size, default=None)
+    return max((r for r in axes if r not in (tile.row, tile.column) and b.k.constant(r)), key=b.k.size, default=None)
 
 
-def _depth(plan: Contraction, symbolic: bool) -> int | None:
+def _depth(plan: Contraction) -> int | None:
     """How much of the first reduced axis a step takes; None if it is not split."""
     first, *rest = plan.bound
     inner, size = plan.k.volume(rest), plan.k.size(first)
     deepest = DEEPEST * plan.target.vector_registers
     most = max(deepest // inner, 1)
-    if symbolic or (plan.steps <= deepest * 3 // 2 and size <= deepest) or size <= most:
+    if (plan.steps <= deepest * 3 // 2 and size <= deepest) or size <= most:
         return None
     least = max(DEEP_ENOUGH // inner, 1)
     fitting = [d for d in range(most, least - 1, -1) if size % d == 0]
@@ -315,45 +334,24 @@ def _depth(plan: Contraction, symbolic: bool) -> int | None:
     return next(iter(whole + fitting), -(-size // -(-size // most)))
 
 
-def _block(
-    plan: Contraction, tile: Tile, further_row: UOp | None, further_column: UOp | None, steps: int
-) -> Block | None:
-    """The block with which the busiest worker is done soonest; `steps` of the reduction are staged at a time."""
-    k, target = plan.k, plan.target
-    symbolic = not k.constant(tile.row)
-    down, across = (-(-k.size(r) // n) for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)))
-    others = prod(k.size(r) for r in k.outputs if r not in (tile.row, tile.column))
-    vectors = tile.columns // target.vector_lanes
-    work = plan.steps * max(plan.step(tile.rows, vectors), LATENCY) * len(k.reduces)
-    pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
-    conflicts = plan.steps * tile.columns * FETCH  # filling more panels at once than there are ways
-    pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) and not plan.frozen(tile.row) else 0))
-    workers = target.parallel_threads
-    best: tuple[float, Block] | None = None
-    strips_of = [down] if symbolic else _shares(down)
-    further = _divisors(k, further_row), _divisors(k, further_column)
-    for strips, panels, q, p in product(strips_of, _shares(across), *further):
-        if (q > 1 and strips < down) or (p > 1 and panels < across):
-            continue  # further steps only of what is whole
-        panel = panels * p * tile.columns * steps
-        sums = 0 if symbolic else strips * q * panels * p * tile.rows * tile.columns
-        if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > target.cache_bytes:
-            continue
-        count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
-        one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row
-        if panels * p > WAYS:
-            one += panels * p * conflicts
+def _block(plan: Contraction, cycles: Cycles, rows: Side, columns: Side, steps: int) -> tuple[Side, Side] | None:
+    """Of both sides what the busiest worker is done with soonest; `steps` of the reduction are staged at a time."""
+    k, workers, reduces = plan.k, plan.target.parallel_threads, len(plan.k.reduces)
+    rest = prod(k.size(r) for r in k.outputs if r not in (rows.axis, columns.axis))
+
+    def fits(down: Side, across: Side) -> bool:
+        panels = across.count * steps
+        sums = down.count * across.count if k.constant(down.axis) else 0
+        return max(panels, sums) <= MAX_STAGED and 4 * (panels + sums) * reduces <= plan.target.cache_bytes
+
+    def time(down: Side, across: Side) -> float:
+        one = down.count * across.count * cycles.product * reduces
+        # more panels than the first-level cache has ways push each other out while they are filled
+        crowded = across.tiles * across.steps > WAYS
+        one += down.count * (FETCH + min(cycles.row, RUN)) + across.count * (FETCH * (1 + crowded) + cycles.column)
+        blocks = down.blocks(k) * across.blocks(k) * -(-rest // (down.steps * across.steps))
         # the last blocks are never shared out evenly
-        time = -(-count // workers) * one + one * (workers > 1) / 4
-        if best is None or time < best[0]:
-            best = (time, Block(strips, panels, q, p))
-    return None if best is None else best[1]
+        return (-(-blocks // workers) + (workers > 1) / 4) * one
 
-
-def _divisors(k: Analysis, r: UOp | None) -> list[int]:
-    return [1] if r is None else [n for n in range(1, k.size(r) + 1) if k.size(r) % n == 0]
-
-
-def _shares(tiles: int) -> list[int]:
-    """Tiles per block, for 1, 2, … blocks; each number once."""
-    return sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True)
+    found = [(d, a) for d, a in product(rows.parts(k), columns.parts(k)) if fits(d, a)]
+    return min(found, key=lambda block: time(*block), default=None)

@@ -20,7 +20,8 @@ from tinyweb.graph.symbolic import borders, substitute_ranges
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
 # sums in the first-level cache, the fewest and the most of a row that are worth it; lanes of one, rows at a time
 SUMMED, NARROWEST, WIDEST, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 128, 512, 32, 8
-UNEVEN = 8  # blocks for each one that some thread has more than others, at least
+UNEVEN = 8  # columns for each one that is done again, at least
+EACH = 32  # columns' time that a block takes beside its own: rows are begun anew
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
 SHORT = 4  # steps that a part of a divided axis has at least, on average
 SIDE, LINE = 8, 16  # elements of a block that is transposed: along what is stored, and along what is read
@@ -169,21 +170,13 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
 
 
 def _summed_columns(b: Builder, column: UOp, most: int) -> int:
-    """Columns whose sums are in the cache at once: a divisor of all, else what does few of them again in the end."""
-    size, name = b.k.size(column), column.arg.name
+    """Columns whose sums are in the cache at once, with which the busiest thread is done soonest; 0 where the last
+    ones, which begin earlier, would do much again."""
+    size, threads = b.k.size(column), b.target.parallel_threads
     widths = [w for i in range(most.bit_length() - 1, -1, -1) if (w := 1 << i) >= NARROWEST]
-    found = [w for w in widths if size % w == 0] or [
-        w for w in widths if size >= w and -(-size // w) * w * UNEVEN <= size * (UNEVEN + 1)
-    ]
-    if not found or not b.legal(Split(name, found[0], overlap=True)):
-        return 0
-    threads = b.target.parallel_threads
-    return next((w for w in found if _shared_evenly(-(-size // w), threads)), found[-1])
-
-
-def _shared_evenly(blocks: int, threads: int) -> bool:
-    """Whether little time is lost where some threads have a block more than others."""
-    return -(-blocks // threads) * threads * UNEVEN <= blocks * (UNEVEN + 1)
+    found = [w for w in widths if size >= w and -(-size // w) * w * UNEVEN <= size * (UNEVEN + 1)]
+    width = min(found, key=lambda w: -(-size // (w * threads)) * (w + EACH), default=0)
+    return width if width and b.legal(Split(column.arg.name, width, overlap=True)) else 0
 
 
 def windows(b: Builder, dominant: UOp) -> bool:

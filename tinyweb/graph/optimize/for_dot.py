@@ -48,41 +48,24 @@ EXPENSIVE = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 
 def schedule_for_dots(b: Builder) -> bool:
     """Kernels whose work are sums of products of small integers."""
-    recipes: list[Callable[[], bool]] = []
-    work = _dots(b)
-    if work is not None:
-        for wide in _widest(b) if work.scaled else ():
-            least = WORTH_COPYING if wide.tile else WORTH_TURNING
-            if work.columns is not None and b.k.size(work.columns) >= least:
-                recipes += [partial(_along_rows, b, work, work.columns, wide, vectors) for vectors in (VECTORS, 1)]
-        recipes += [partial(_along_groups, b, work, i) for i in _apart(b)]
-    recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
-    if work is None and (many := _dots(b, few=False)) is not None:  # where no tile of sums fits
-        recipes += [partial(_along_groups, b, many, i) for i in _apart(b)]
-    return any(map(b.follow, recipes))
-
-
-def _wide(b: Builder) -> list[Instruction]:
-    """Those for tiles of sums: of matrices; of bytes as they are; of pairs, to which operands are widened once for many
-    sums, or of bytes with a sign."""
-    found = b.instructions()
-    return [i for i in found if i.tile or _takes_bytes(b, i) or i is (DOT2_I16 if DOT2_I16 in found else DOT4_I8)]
-
-
-def _apart(b: Builder) -> list[Instruction]:
-    """Those of which lanes along groups have sums of their own."""
-    return [i for i in b.instructions() if i.name in APART or _takes_bytes(b, i)]
-
-
-def _takes_bytes(b: Builder, instruction: Instruction) -> bool:
-    """Whether what is multiplied lies in memory as the bytes, with a sign and without it, that an instruction takes."""
+    found, work, recipes = b.instructions(), _dots(b), list[Callable[[], bool]]()
+    # what lies in memory as the bytes, with a sign and without it, that an instruction takes
     bytes_of = {u.dtype for r in b.k.reduces for u in b.k.loads_of(r)}
-    return instruction.unsigned_bytes and bytes_of == set(instruction.operands)
-
-
-def _widest(b: Builder) -> list[Instruction]:
-    """The same where what is shifted has sums of its own; bytes of any sign are then best multiplied as they are."""
-    return [i for i in b.instructions() if i.unsigned_bytes] + _wide(b)
+    as_they_are = [i for i in found if i.unsigned_bytes and bytes_of == set(i.operands)]
+    # matrices; such bytes; pairs, to which operands are widened once for many sums, or bytes with a sign
+    widened = DOT2_I16 if DOT2_I16 in found else DOT4_I8
+    tiles = [i for i in found if i.tile or i in as_they_are or i is widened]
+    matrices = [partial(_tiles, b, i) for i in tiles]
+    if work is None:
+        return any(map(b.follow, matrices))
+    if work.scaled and (columns := work.columns) is not None:
+        # what is shifted has sums of its own here: bytes of any sign are best multiplied as they are
+        for i in (*(i for i in found if i.unsigned_bytes), *tiles):
+            if b.k.size(columns) >= (WORTH_COPYING if i.tile else WORTH_TURNING):
+                recipes += [partial(_along_rows, b, work, columns, i, vectors) for vectors in (VECTORS, 1)]
+    groups = [partial(_along_groups, b, work, i) for i in found if i.name in APART or i in as_they_are]
+    recipes += [*matrices, *groups] if work.large else [*groups, *matrices]
+    return any(map(b.follow, recipes))
 
 
 @dataclass(frozen=True)
@@ -96,11 +79,13 @@ class Dots:
     rows: UOp  # of the weights
     columns: UOp | None
     scaled: bool  # inside of a sum of floats
+    large: bool  # whole matrices, of which tiles of sums are best if they fit
+    groups: tuple[UOp, ...]  # the axes of the sum of floats
+    in_words: bool  # whether words of small integers of neighbouring groups lie side by side
 
 
-def _dots(b: Builder, few: bool = True) -> Dots | None:
-    """Dots of what lies side by side in memory, such as groups inside a sum of floats; `few`: not those of whole
-    matrices, of which tiles of sums are better."""
+def _dots(b: Builder) -> Dots | None:
+    """Dots of what lies side by side in memory, such as groups inside a sum of floats."""
     k = b.k
     dots = [u for u in k.reduces if products(u) is not None]
     if not b.target.dot_lanes or not dots or k.dominant not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
@@ -119,11 +104,13 @@ def _dots(b: Builder, few: bool = True) -> Dots | None:
     scaled = len(dots) < len(k.reduces)
     if rows is None or not all(_follows(k, load, inner) for pair in pairs for load in pair):
         return None
-    if few and not scaled and columns is not None and k.size(columns) >= COLUMNS * ROWS:
-        return None
     scales = _scales(k, dots, rows, columns)
     weights, others = ([*dict.fromkeys(p)] for p in zip(*pairs))
-    return Dots(dots, weights, others, scales, rows, columns, scaled)
+    outer = {u.src[1:] for u in k.reduces if u not in dots and not set(dots).isdisjoint(u.src[0].toposort())}
+    groups = outer.pop() if len(outer) == 1 else ()
+    in_words = groups != () and all(k.step(x, groups[-1]) == 32 // x.dtype.bits for x in weights)
+    large = not scaled and columns is not None and k.size(columns) >= COLUMNS * ROWS
+    return Dots(dots, weights, others, scales, rows, columns, scaled, large, groups, in_words)
 
 
 def _follows(k: Analysis, load: UOp, r: UOp) -> bool:
@@ -197,8 +184,8 @@ def _along_groups(b: Builder, w: Dots, instruction: Instruction) -> bool:
         row = _tile(b, w.rows, ROWS if len(w.dots) == 1 else ROWS // 2)
     elif steps is not None:
         row, lane = b.split(row, TOGETHER)
-    elif len(w.dots) < STREAMS and isinstance(rows := k.exact(w.rows), int) and rows % STREAMS == 0 and _long(k, w):
-        part, row = b.split(row, rows // STREAMS)
+    elif len(w.weights) == 1 and k.constant(w.rows) and k.size(w.rows) % STREAMS == 0 and _row_bytes(k, w) >= LONG:
+        part, row = b.split(row, k.size(w.rows) // STREAMS)
         b.bind(part, AxisKind.UNROLL)
         sums = STREAMS
     _share(b, row, tile)
@@ -215,17 +202,14 @@ def _along_groups(b: Builder, w: Dots, instruction: Instruction) -> bool:
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
     if b.target.prefetch_bytes and b.shares and not tile:  # weights are read once and in order, as are scales in lanes
-        scales = w.scales if _words_of_groups(k, w, _axes_around(k, w)) else []
-        for p in dict.fromkeys(u.src[0] for u in (*w.weights, *scales)):
+        for p in dict.fromkeys(u.src[0] for u in (*w.weights, *(w.scales if w.in_words else ()))):
             if p.dtype.nbytes(p.arg.size) >= LEAST:
                 b.do(Prefetch(p.arg.slot, b.target.prefetch_bytes))
     return True
 
 
-def _long(k: Analysis, w: Dots) -> bool:
-    """Whether a row of the weights takes so many bytes that rows of two streams may take turns."""
-    (weights,) = w.weights
-    return weights.src[0].dtype.nbytes(k.volume(weights.src[1].ranges)) >= LONG * k.size(w.rows)
+def _row_bytes(k: Analysis, w: Dots) -> int:
+    return w.weights[0].src[0].dtype.nbytes(k.volume(w.weights[0].src[1].ranges)) // k.size(w.rows)
 
 
 def _lanes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int, convert: Callable[[], bool]) -> bool:
@@ -235,7 +219,7 @@ def _lanes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int, c
     of the half words, are done after another, with those at its place in all the lanes. `sums`: of one column, those of
     a step of `row`.
     """
-    k, r, around = b.k, w.dots[0].src[1], _axes_around(b.k, w)
+    k, r = b.k, w.dots[0].src[1]
     of_bytes = instruction.terms > instruction.steps
     field = instruction.terms // instruction.steps if of_bytes else FIELD if row else 1
     size, name = k.exact(r), r.arg.name
@@ -245,16 +229,16 @@ def _lanes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int, c
         name, places = b.split(name, field)
         b.bind(places, AxisKind.UNROLL)
     words = size // (instruction.steps * field)
-    if field > 1 and _words_of_groups(k, w, around):
+    if field > 1 and w.in_words:
         lane, dot = b.split(name, instruction.steps)
-        _groups_in_lanes(b, w, around, lane, instruction, sums if of_bytes else 1)
+        _groups_in_lanes(b, w, lane, instruction, sums if of_bytes else 1)
         if w.columns is not None:
             convert()
     elif of_bytes:
         lane, dot = b.split(name, instruction.steps)
         b.do(RFactor(lane))
         convert()
-        lane = _words_of_several(b, w, around, lane, words, sums)
+        lane = _words_of_several(b, w, lane, words, sums)
         if not lane:
             return False
         b.bind(lane, AxisKind.VECTOR)
@@ -277,17 +261,16 @@ def _lanes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int, c
     return True
 
 
-def _words_of_several(b: Builder, w: Dots, ranges: tuple[UOp, ...], lane: str, words: int, sums: int) -> str:
+def _words_of_several(b: Builder, w: Dots, lane: str, words: int, sums: int) -> str:
     """The axis of a vector's lanes, words of a group, and of several groups where one has less than a vector's; ""
     where they are no vector."""
-    groups = b.k.exact(ranges[-1]) if ranges else None
+    groups = b.k.exact(w.groups[-1]) if w.groups else None
     if not isinstance(groups, int):
         return ""
     joined = gcd(groups, max(b.target.dot_lanes // words, 1))
     if joined * words % 4:
         return ""
-    group = ranges[-1].arg.name
-    group = group if b.has(group) else Split(group, groups).inner  # whose whole goes around a block of rows
+    group = _steps(b, w.groups[-1])
     if joined > 1:
         _, together = b.split(group, joined)
         b.do(Fuse(together, lane))
@@ -298,31 +281,20 @@ def _words_of_several(b: Builder, w: Dots, ranges: tuple[UOp, ...], lane: str, w
     return lane
 
 
-def _axes_around(k: Analysis, w: Dots) -> tuple[UOp, ...]:
-    """The axes of the sum of floats that the sums of integers are terms of, if there is one."""
-    outer = {u.src[1:] for u in k.reduces if u not in w.dots and not set(w.dots).isdisjoint(u.src[0].toposort())}
-    return outer.pop() if len(outer) == 1 else ()
+def _steps(b: Builder, r: UOp) -> str:
+    """An axis, or the steps of one whose whole goes around a block of rows."""
+    name = r.arg.name
+    return name if b.has(name) else Split(name, b.k.size(r)).inner
 
 
-def _words_of_groups(k: Analysis, w: Dots, ranges: tuple[UOp, ...]) -> bool:
-    """Whether words of small integers of neighbouring groups, steps of the last of the ranges, lie side by side."""
-    return ranges != () and all(k.step(x, ranges[-1]) == 32 // x.dtype.bits for x in w.weights)
-
-
-def _groups_in_lanes(
-    b: Builder, w: Dots, ranges: tuple[UOp, ...], words: str, instruction: Instruction, sums: int
-) -> None:
+def _groups_in_lanes(b: Builder, w: Dots, words: str, instruction: Instruction, sums: int) -> None:
     """Each lane has a group's sum, and vectors of scales fit them: `words` of a group follow each other."""
     planes = [p for u in w.dots for s in u.src[0].src for p in upper_planes(s)]
     # words of an upper plane, which have bits for several of the lowest, are loaded once for all of those
     least = max((instruction.operands[0].bits // p.dtype.bits for p in planes), default=1)
     several = max(gcd(b.size(words), MOST_VECTORS), least)
     b.tile(words, several, AxisKind.UNROLL)
-    # … of an axis whose whole goes around a block of rows, the steps
-    names = (r.arg.name for r in reversed(ranges))
-    groups, *outer = (
-        name if b.has(name) else Split(name, b.k.size(r)).inner for name, r in zip(names, reversed(ranges))
-    )
+    groups, *outer = (_steps(b, r) for r in reversed(w.groups))
     # of one column two vectors of sums, whose narrow numbers are converted together
     lanes = b.target.dot_lanes * (2 if w.columns is None else 1)
     left = b.tile(groups, gcd(b.size(groups), lanes), AxisKind.VECTOR) or next(iter(outer), "")
