@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, replace
 from enum import Enum
+from functools import reduce
 from itertools import combinations, product
 from typing import Any
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.action import Action, Schedule, ScheduleError
-from tinyweb.graph.optimize.actions import ACTIONS, Bind, Peel, Split, applied
+from tinyweb.graph.optimize.actions import ACTIONS, Bind, Peel, Split
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.rewrite import loads_summed, loops_of, ranges_of
@@ -86,7 +87,7 @@ def _distinct(kernel: UOp, proposed: Iterable[Schedule]) -> Iterator[Schedule]:
         first = steps[0]
         if not isinstance(first, Split | Peel) or first.factor < sizes[first.axis]:
             try:
-                made = applied(kernel, steps)
+                made = reduce(lambda k, action: action.apply(k), steps, kernel)
             except ScheduleError:
                 continue
             if made not in found:
