@@ -300,6 +300,12 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
         (lambda x: x.cosine_embedding_loss(x[0], Tensor([1, 1])), "(2, 3) and (3,) must have as many axes"),
         (lambda x: x.unsqueeze(0).interpolate(scale_factor=np.inf), "interpolate: needs one positive number"),
         (lambda x: x.batch_norm(training=True, eps=0), "batch_norm: eps must be above 0 in training, got 0"),
+        (lambda x: list(x.sum()), "iter: a tensor without axes has no parts: use .item()"),
+        (
+            lambda x: list(x[: Variable("n", 1, 2).bind(1)]),
+            "has a symbolic number of parts: read .numpy() or .tolist()",
+        ),
+        (lambda x: Tensor([2**70]), "Tensor needs numbers of at most 64 bits, got [1180591620717411303424]"),
         (lambda x: x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), (1, 1), (1, 1, 1)), "target_lengths must be 2 integers"),
     ],
 )

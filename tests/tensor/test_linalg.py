@@ -411,7 +411,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda: T.matmul(NO_TENSOR), TypeError, "matmul: other must be a tensor, got int 2"),
     (lambda: T.mm(NO_TENSOR), TypeError, "mm: mat2 must be a tensor, got int 2"),
     (lambda: T.addbmm(NO_TENSOR, NO_TENSOR), TypeError, "addbmm: batch1 must be a tensor, got int 2"),
-    (lambda: T.mm(Tensor(C)), ValueError, r"mm: needs tensors of 2, 2 axes, got \(3, 4\), \(2, 3, 4\)"),
+    (lambda: T.mm(Tensor(C)), ValueError, r"mm: needs tensors of 2 and 2 axes, got \(3, 4\), \(2, 3, 4\)"),
     (lambda: Tensor(C).bmm(Tensor(data(3, 4, 2))), ValueError, "differ in the number of matrices"),
     (lambda: Tensor.ones(7).addmm(T, T.T), ValueError, "addmm"),
     (lambda: T.inner(Tensor(data(3))), ValueError, "differ in their last axis"),

@@ -190,6 +190,7 @@ def test_samples_follow_their_weights() -> None:
         (lambda a: a.kthvalue(0), ValueError, "kthvalue: k must be between 1 and the size 5"),
         (lambda a: a.int().quantile(0.5), TypeError, "quantile: needs a float dtype, got int32"),
         (lambda a: a.quantile(1.5), ValueError, r"quantile: q must be within \[0, 1\], got 1.5"),
+        (lambda a: a.quantile([0.5, 2.0]), ValueError, r"quantile: q must be within \[0, 1\], got \[0.5, 2.0\]"),
         (lambda a: a.quantile(0.5, interpolation="cubic"), ValueError, "quantile: interpolation must be one of linear"),
         (lambda a: a[:, :0].median(1), ValueError, r"median: axis 1 of \(3, 0\) has no elements"),
         (lambda a: a.histc(0), ValueError, "histc: the number of bins must be a whole number ≥ 1, got 0"),

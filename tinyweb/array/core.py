@@ -74,7 +74,10 @@ class TensorCore(Value):
         except ValueError as e:
             raise TypeError(f"Tensor needs an array of numbers with equal row lengths: {e}") from None
         if array.dtype == object or array.dtype.kind not in "biuf":
-            raise TypeError(f"Tensor needs numbers, got {type(data).__name__} of {array.dtype}")
+            if array.dtype == object and all(isinstance(v, int | float) for v in array.flat):
+                raise TypeError(f"Tensor needs numbers of at most 64 bits, got {data!r:.60}")
+            shown = f"{type(data).__name__} of {array.dtype}" if array.ndim else f"{type(data).__name__} {data!r:.40}"
+            raise TypeError(f"Tensor needs numbers, got {shown}")
         if dtype is None:
             dtype = from_numpy(array.dtype)
             if not isinstance(data, np.ndarray | np.generic):

@@ -32,7 +32,10 @@ class Elementwise(Movement):
             other = other.item()
         if isinstance(other, bool | int | float | UOp):
             return self._new(self._literal(other))
-        o = other if isinstance(other, TensorCore) else type(self)(other, device=self.device)
+        try:
+            o = other if isinstance(other, TensorCore) else type(self)(other, device=self.device)
+        except TypeError as e:
+            raise TypeError(f"{method}: {e}") from None
         if o.device != self.device:
             raise ValueError(f"{method}: tensors live on {self.device} and {o.device}: move one with .to()")
         return self._new(o.uop)

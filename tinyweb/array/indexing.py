@@ -8,7 +8,7 @@ one shape, which takes the place of their axes if these lie together, and else c
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
@@ -67,6 +67,15 @@ class Indexing(Gathering):
         """
         view = self._view(key)
         return self._picked(view.tensor, view.picks) if view.picks else view.tensor
+
+    def __iter__(self) -> Iterator[Self]:
+        """The parts along the first axis; TypeError where there is none, or its size is symbolic."""
+        if not self.shape:
+            raise TypeError("iter: a tensor without axes has no parts: use .item()")
+        count = self.shape[0]
+        if not isinstance(count, int):
+            raise TypeError(f"iter: axis 0 of {self.shape} has a symbolic number of parts: read .numpy() or .tolist()")
+        return (self[i] for i in range(count))
 
     # -- taking an index apart ----------------------------------------------------------------------------------------
     def _view(self, key: Any) -> View[Self]:

@@ -74,7 +74,7 @@ class Linalg(Joining, Moments):
                 raise TypeError(f"{method}: needs tensors, got {type(t).__name__}")
         if any(t.ndim != n for t, n in wanted):
             shapes = ", ".join(str(t.shape) for t, _ in wanted)
-            raise ValueError(f"{method}: needs tensors of {', '.join(str(n) for _, n in wanted)} axes, got {shapes}")
+            raise ValueError(f"{method}: needs tensors of {' and '.join(str(n) for _, n in wanted)} axes, got {shapes}")
 
     def mm(self, mat2: TensorCore) -> Self:
         """The product of two matrices (n, k), (k, m)."""

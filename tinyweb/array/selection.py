@@ -76,9 +76,10 @@ class Selection(Random, Sorting):
             raise ValueError(
                 f"{method}: interpolation must be one of {', '.join(INTERPOLATIONS)}, got {interpolation!r}"
             )
-        if isinstance(q, int | float) and not 0 <= q <= 1:
+        wanted, known = self._operand(q, method), not isinstance(q, TensorCore | UOp)
+        if known and not all(0 <= x <= 1 for x in np.ravel(q)):
             raise ValueError(f"{method}: q must be within [0, 1], got {q}")
-        wanted = self._operand(q, method).cast(self.dtype if self.dtype.bits >= 32 else dtypes.float32)
+        wanted = wanted.cast(self.dtype if self.dtype.bits >= 32 else dtypes.float32)
         if wanted.ndim > 1:
             raise ValueError(f"{method}: q must be a number or a vector, got shape {wanted.shape}")
         a = 0 if axis is None else self._axis(axis, method=method)
