@@ -257,7 +257,7 @@ def test_lanes_need_a_constant_size() -> None:
 
 
 def test_what_threads_reduce_together_is_not_staged() -> None:
-    """A scale is, without the sum over threads that it multiplies: filled by them apart, each would hold parts of two."""
+    """A scale is, without the sum over threads that it multiplies: filled by them apart, each had parts of two."""
     threads: list[Action] = [Split("i1", 16), Bind("i1.1", AxisKind.THREAD, 1), *inner_part("r1", 2, AxisKind.THREAD)]
     case = BY_NAME["dots_i8_alone"]
     staged = apply(case.kernel, [*threads, Stage(3, "r0", Space.SHARED)])
