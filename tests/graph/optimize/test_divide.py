@@ -176,6 +176,9 @@ def test_borders() -> None:
     ):
         assert borders(simplify(u).toposort(), r) == at, u
     assert borders((r % 2).toposort(), r) == ()
+    assert borders((r // 16).toposort(), r, together=16) == borders(((r + 32) % 48).toposort(), r, together=8) == ()
+    assert borders((r // 16).toposort(), r, together=32) == (16, 32)
+    assert borders(((r + 8) // 16).toposort(), r, together=16) == (8, 24)
     parts = (r % 10).toposort()
     assert len(borders([*parts, *(r < 7).toposort()], r, 3)) >= 3
 

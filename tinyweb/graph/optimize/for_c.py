@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, below
 from tinyweb.graph.optimize.action import find_axis
@@ -46,8 +47,10 @@ def divide(b: Builder) -> None:
     """What is joined along an axis, padded or rotated becomes loops over the parts, each with vectors of its own."""
 
     def worth(r: UOp) -> tuple[int, ...]:
-        most = min(MOST_PARTS, b.size(r.arg.name) // SHORT)
-        at = borders(b.kernel.toposort(), r, most)
+        size = b.size(r.arg.name)
+        most, width = min(MOST_PARTS, size // SHORT), gcd(size, 2 * b.target.vector_lanes)
+        # whole vectors have one quotient, as blocks of a scan: text for each block would be nothing but longer
+        at = borders(b.kernel.toposort(), r, most, width if width >= b.target.vector_lanes else 1)
         return at if len(at) < most else ()
 
     if b.k.in_place or b.k.pointer_chasing:
