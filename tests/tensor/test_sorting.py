@@ -280,6 +280,16 @@ def test_every_dtype_in_rows_short_and_long(device: str, kind: str) -> None:
         np.testing.assert_array_equal(x[np.arange(shape[0]), places.numpy()], values.numpy())
 
 
+@pytest.mark.parametrize("device", ["CPU", "WEBGPU"])
+def test_bytes_at_places_that_threads_find(device: str) -> None:
+    """The place is found once, though a byte is stored as a part of a word and its place as a whole one."""
+    x = np.random.default_rng(2).integers(-100, 100, (70, 130)).astype(np.int8)
+    values, places = Tensor(x, device=device).kthvalue(43, 1)
+    realize_all([values, places])
+    np.testing.assert_array_equal(values.numpy(), np.sort(x, 1)[:, 42])
+    np.testing.assert_array_equal(np.take_along_axis(x, places.numpy()[:, None], 1)[:, 0], values.numpy())
+
+
 @pytest.mark.parametrize(
     ("device", "kind"),
     [

@@ -103,8 +103,11 @@ class PatternMatcher:
         return None if function is None else function(u, ctx)
 
 
-def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str | None = None) -> UOp:
-    """Apply `rules` to every node, sources first, until none applies anywhere.
+def graph_rewrite(
+    root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str | None = None, leaf: Ops | None = None
+) -> UOp:
+    """Apply `rules` to every node, sources first, until none applies anywhere. Nodes of the kind `leaf` stay as they
+    are, with all below them.
 
     With `keep`, results stay on the nodes under that name, and no node is ever rewritten twice: then `ctx` must not
     matter. RuntimeError when the rules go round in a circle.
@@ -123,6 +126,10 @@ def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str |
             continue
         if node in awaited:
             done[node] = done[awaited.pop(node)]
+            stack.pop()
+            continue
+        if node.op is leaf:
+            done[node] = node
             stack.pop()
             continue
         wait = [s for s in node.src if s not in done]

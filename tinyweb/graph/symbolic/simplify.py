@@ -14,8 +14,11 @@ from tinyweb.graph.symbolic.rules import symbolic
 
 
 def simplify(root: UOp) -> UOp:
-    """The canonical, simpler graph of equal value. Time is linear in the nodes not simplified before."""
-    return graph_rewrite(root, symbolic, keep="_simple")
+    """The canonical, simpler graph of equal value. Time is linear in the nodes not simplified before.
+
+    What has been done to memory that is read stays as it is: others read it, too, and it is done once.
+    """
+    return graph_rewrite(root, symbolic, keep="_simple", leaf=Ops.AFTER)
 
 
 def substitute_ranges(expr: UOp, values: Mapping[UOp, Size]) -> UOp:
