@@ -44,6 +44,14 @@ def test_products_compute_little_again(m: int, k: int, n: int, batches: int) -> 
     assert operations(program) <= MOST * 2 * batches * m * k * n
 
 
+@pytest.mark.parametrize(("m", "n", "batches", "tiles"), [(50, 130, 12, 96), (33, 48, 3, 6), (64, 64, 2, 8)])
+def test_few_tiles_are_small(m: int, n: int, batches: int, tiles: int) -> None:
+    """Where no size keeps a GPU busy, those that all of it computes at once, if they compute little again."""
+    (program,) = programs(product(m, 130, n, batches))
+    assert prod(program.grid) == tiles
+    assert operations(program) <= MOST * 2 * batches * m * 130 * n
+
+
 @pytest.mark.parametrize(("size", "threads", "vectors"), [(2048, 128, 6), (1536, 256, 4)])
 def test_threads_with_many_registers_have_more_sums(size: int, threads: int, vectors: int) -> None:
     """16 × 8 of enough workgroups, else 8 × 8; four steps of either are written out."""

@@ -38,6 +38,7 @@ ROOMY = 128 << 10  # bytes of shared memory in which several workgroups have the
 ENOUGH = 128  # workgroups that keep a GPU busy
 MOST_IDLE = 2  # what tiles compute over what is wanted, if others compute less
 LITTLE_IDLE = 1.2  # … where tiles of all sizes are too few to keep a GPU busy: none is worth more for what it shares
+LITTLE_AGAIN = 1.25  # … of threads' tiles: all are computed at once then, and smaller ones are done sooner
 # (threads, vectors of each thread) along the rows and along the columns
 TILES = (((8, 4), (16, 2)), ((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
 
@@ -88,11 +89,11 @@ def product_of(k: Analysis) -> Product | None:
     return Product(k, dominant, columns, rows, k.volume([r for r in outputs if r not in columns + rows]))
 
 
-def preference(groups: float, idle: float, size: int) -> tuple[bool, bool, int]:
+def preference(groups: float, idle: float, size: int, little: float = LITTLE_IDLE) -> tuple[bool, bool, int]:
     """How good a tile is, the least being best: one that leaves little idle; of which there are enough to keep a GPU
     busy; of those the largest, for what it shares, of others the smallest."""
     few = groups < ENOUGH
-    return idle > (LITTLE_IDLE if few else MOST_IDLE), few, size if few else -size
+    return idle > (little if few else MOST_IDLE), few, size if few else -size
 
 
 def beyond(sizes: tuple[int, ...], tile: tuple[int, ...]) -> float:
@@ -190,7 +191,7 @@ def _tiles(b: Builder, p: Product) -> list[tuple[float, tuple[Side, Side]]]:
             # threads that take all registers are half as many at a time
             groups = prod(s.groups for s in tile) * p.batches / (1 + (sums * 2 > b.target.thread_registers))
             again, size = tile[0].again * tile[1].again, sums * prod(s.threads * s.vectors for s in tile)
-            found.append((preference(groups, again, size), _idle(*tile), tile))
+            found.append((preference(groups, again, size, LITTLE_AGAIN), _idle(*tile), tile))
     return [(idle, tile) for _, idle, tile in sorted(found, key=lambda one: one[0])]
 
 
