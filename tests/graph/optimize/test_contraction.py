@@ -10,7 +10,8 @@ from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Split, heuristic, optimize
+from tinyweb.graph.optimize import Bind, Split, heuristic, optimize
+from tinyweb.graph.optimize.contraction import WAYS
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.target import Target, cpu_target, wasm_target
 from tinyweb.nn.quantize import QuantizedWeight
@@ -50,6 +51,17 @@ def test_columns_whose_lines_meet_in_a_set_are_not_stored_together(size: int, si
     kernel = capture(lambda: image.conv2d(weights, padding=1).realize()).calls[-1].kernel
     (vector,) = (a for a in map(str, heuristic(kernel, cpu_target(16, 1))) if a.endswith("vector)"))
     assert vector.startswith("bind(i3" if side_by_side else "bind(i1")
+
+
+@pytest.mark.parametrize(("steps", "crowded"), [(4096, True), (4080, False), (12288, True)])
+def test_rows_whose_lines_meet_in_a_set_are_few(steps: int, crowded: bool) -> None:
+    """Rows that lie whole pages apart are read in place: no more of them than the first-level cache has ways."""
+    kernel = capture(lambda: (Tensor.empty(66, steps) @ Tensor.empty(steps, 17)).realize()).calls[-1].kernel
+    for target in (cpu_target(8, 1), cpu_target(16, 1)):
+        actions = heuristic(kernel, target)
+        unrolled = [a.axis for a in actions if isinstance(a, Bind) and a.kind is AxisKind.UNROLL]
+        (rows,) = (a.factor for a in actions if isinstance(a, Split) and a.inner in unrolled)
+        assert rows <= WAYS if crowded else rows > WAYS, (target, rows)
 
 
 @pytest.mark.parametrize("size", [7, 9])

@@ -137,6 +137,8 @@ class Contraction:
             row = 0.0 if self.frozen(tile.row) else self.packing(self.bound[-1], SMALL)
         elif self.far(tile):
             step += LINE_NEAR
+        elif any(self.crowded(u, tile.row, tile.rows) for u in self.touched[tile.row]):
+            step += LINE_NEAR * tile.rows  # rows push each other's lines out before these are used up
         return Cycles(step / (tile.rows * tile.columns), row, self.packing(tile.column, tile.columns))
 
     def price(self, tile: Tile) -> float:
