@@ -231,13 +231,21 @@ def check_schedule(name: str, target: Target, data: st.DataObject) -> None:
 
 
 def test_a_stage_in_one_of_two_sums_that_shared_a_loop() -> None:
-    """Found by chance: what fills the stage stood behind what reads it. Of a column less its maximum there is none: the
-    loop of the maximum stands outside of the one that would fill it."""
+    """Found by chance: what fills the stage stood behind what reads it."""
+    schedule = (
+        Bind("i1", AxisKind.UNROLL),
+        Stage(1, "r1", Space.REGISTER),
+        Stage(1, "r0", Space.REGISTER),
+    )
     case = BY_NAME["softmax_columns"]
-    schedule = (Bind("i1", AxisKind.UNROLL), Stage(1, "r0", Space.REGISTER))
     check(case, apply(case.kernel, schedule), wasm_target())
-    with pytest.raises(ScheduleError, match="no reduction reads that parameter more than once"):
-        apply(case.kernel, (*schedule, Stage(1, "r1", Space.REGISTER)))
+
+
+def test_a_loop_of_its_own_is_as_long_as_its_own_outer_loop_says() -> None:
+    """Of two maxima of a row one is computed where a stage is filled: its blocks end where those of its own loop do."""
+    case = BY_NAME["symbolic_softmax_12"]
+    schedule = (Bind("i0", AxisKind.UNROLL), Split("r0", 4), Stage(1, "r1", Space.REGISTER))
+    check(case, apply(case.kernel, schedule), cpu_target(8, 4))
 
 
 def test_threads_that_have_left_a_loop_read_no_register() -> None:

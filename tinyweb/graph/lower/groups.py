@@ -78,7 +78,10 @@ class Groups:
             if any(first.setdefault(r, number) != number for r in loops):
                 names = {r.arg.name for r in self.order if r.op is Ops.RANGE}
                 prefix = next(p for p in (f"apart{i}." for i in count(1)) if not any(n.startswith(p) for n in names))
-                own = {r: r.replace(arg=replace(r.arg, name=prefix + r.arg.name)) for r in loops}
+                own: dict[UOp, UOp] = {}
+                for r in nested(loops):  # how many steps one has may follow from the step of one further out
+                    steps = tuple(substitute(s, own) for s in r.src)
+                    own[r] = r.replace(src=steps, arg=replace(r.arg, name=prefix + r.arg.name))
                 return substitute(self.kernel, {u: substitute(u, own) for u in units})
         return None
 

@@ -318,11 +318,10 @@ def walked_inside(r: UOp, at: UOp, space: Space = Space.REGISTER) -> bool:
 
 def whole_value(load: UOp, above: dict[UOp, list[UOp]], tile: Iterable[UOp] = ()) -> UOp:
     """The largest value with the load in it that varies over the same axes and is all that the load is for. Loops over
-    the axes of a `tile` fill nothing else that is staged, as weights of a softmax are, nor carry out a sum, whose axis
-    may be further out."""
+    the axes of a `tile` fill nothing else that is staged, as weights of a softmax are."""
     value = load
     while (following := _next_value(value, above, load.ranges)) is not None:
-        if any(x.op in (Ops.STAGE, Ops.REDUCE) and not x.ranges.isdisjoint(tile) for x in following.toposort()):
+        if any(x.op is Ops.STAGE and not x.ranges.isdisjoint(tile) for x in following.toposort()):
             break
         value = following
     return value
