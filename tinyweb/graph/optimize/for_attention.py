@@ -16,7 +16,7 @@ from tinyweb.graph.ir.fragments import REGISTER_BYTES
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
 from tinyweb.graph.optimize.for_matrices import PADS, bind_tile
-from tinyweb.graph.optimize.for_product import beyond, preference
+from tinyweb.graph.optimize.for_product import padded, preference
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
@@ -122,10 +122,10 @@ def _shapes(b: Builder, held: list[Instruction], sizes: tuple[int, int, int], ot
     found += [Shape((i, i), *tile, *block) for i, tile, block in kinds]
 
     def cost(shape: Shape) -> tuple[float, ...]:
-        idle = beyond((rows, keys), (shape.rows, shape.block))
+        idle = padded((rows, keys), (shape.rows, shape.block))
         slower = 1 if shape.fragments[0].shared else SLOWER
         groups = -(-rows // shape.rows) * others
-        return max(idle, IDLE) * slower, *preference(groups, beyond((rows,), (shape.rows,)), shape.rows)
+        return max(idle, IDLE) * slower, *preference(groups, padded((rows,), (shape.rows,)), shape.rows)
 
     return sorted(found, key=cost)
 

@@ -19,7 +19,7 @@ from tinyweb.graph.ir.shared_matrices import BITS_IN_EITHER_ORDER
 from tinyweb.graph.optimize.actions import Reorder
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.for_product import LITTLE_IDLE, Product, beyond, of_lines, preference, product_of
+from tinyweb.graph.optimize.for_product import LITTLE_IDLE, Product, of_lines, padded, preference, product_of
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.stage import SWIZZLES, stages_of
@@ -48,8 +48,8 @@ PADS = (16, 0, 32)  # bytes behind each row: rows side by side begin in other ba
 GROUPS = (1, 4, 8, 16)  # workgroups along the rows that come before the next along the columns; 1: all
 MOST_WRITTEN = 4096  # operations on its sums that are written out for a thread
 FUNCTION = 32  # operations that a function is made of
-MOST_BEYOND = 4  # what is computed beyond the ends, over what is wanted, at most
-MOST_BEYOND_READ = 2  # … by instructions for many rows
+MOST_PADDED = 4  # what is computed beyond the ends, over what is wanted, at most
+MOST_PADDED_READ = 2  # … by instructions for many rows
 MOST_IDLE_STEPS = 2  # the same of an instruction's steps: a window of three would take sixteen
 SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
 
@@ -147,15 +147,15 @@ def _tiles(instructions: tuple[Instruction, ...], p: Product) -> list[tuple[floa
     tiles = TILES if not read else WARPGROUPS if sizes[0] >= FEWEST_ROWS else ()
     for i, tile in product(instructions, tiles):
         whole = extent(tile, i)
-        groups, idle = prod(-(-n // w) for n, w in zip(sizes, whole)) * batches, beyond(sizes, whole)
-        if idle <= (MOST_BEYOND_READ if read else MOST_BEYOND):
+        groups, idle = prod(-(-n // w) for n, w in zip(sizes, whole)) * batches, padded(sizes, whole)
+        if idle <= (MOST_PADDED_READ if read else MOST_PADDED):
             found.append((preference(groups, idle, prod(map(min, sizes, whole))), idle, (i, tile)))
     return [(idle, choice) for _, idle, choice in sorted(found, key=lambda one: one[:2])]
 
 
 def idle_steps(steps: int, instruction: Instruction) -> float:
     """Steps that an instruction computes over those that there are."""
-    return beyond((steps,), (instruction.steps,))
+    return padded((steps,), (instruction.steps,))
 
 
 def extent(tile: Tile, instruction: Instruction) -> tuple[int, int]:
@@ -183,7 +183,7 @@ def _with_blocks(b: Builder, p: Product, instruction: Instruction, blocks: tuple
         return False
     depth = max(row_bytes * 8 // instruction.operands[0].bits // size, 1)
     # what is read beyond the last step is multiplied too; to wait for a block takes half a step
-    idle = {n: beyond((k.size(steps),), (n * size,)) for n in (depth >> i for i in range(depth.bit_length()))}
+    idle = {n: padded((k.size(steps),), (n * size,)) for n in (depth >> i for i in range(depth.bit_length()))}
     depth = min(idle, key=lambda n: (idle[n] > max(LITTLE_IDLE, idle[1]), idle[n] * (1 + 1 / (2 * n))))
     at, inner = b.split(steps.arg.name, depth * size)
     # steps are a loop: sums of one are independent of each other, which those of a chain of steps are not

@@ -38,7 +38,7 @@ ROOMY = 128 << 10  # bytes of shared memory in which several workgroups have the
 ENOUGH = 128  # workgroups that keep a GPU busy
 MOST_IDLE = 2  # what tiles compute over what is wanted, if others compute less
 LITTLE_IDLE = 1.2  # … where tiles of all sizes are too few to keep a GPU busy: none is worth more for what it shares
-LITTLE_AGAIN = 1.25  # … of threads' tiles: all are computed at once then, and smaller ones are done sooner
+LITTLE_PADDED = 1.25  # … of threads' tiles: all are computed at once then, and smaller ones are done sooner
 # (threads, vectors of each thread) along the rows and along the columns
 TILES = (((8, 4), (16, 2)), ((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
 
@@ -96,8 +96,8 @@ def preference(groups: float, idle: float, size: int, little: float = LITTLE_IDL
     return idle > (little if few else MOST_IDLE), few, size if few else -size
 
 
-def beyond(sizes: tuple[int, ...], tile: tuple[int, ...]) -> float:
-    """What tiles compute of axes over what is wanted."""
+def padded(sizes: tuple[int, ...], tile: tuple[int, ...]) -> float:
+    """What tiles compute of axes, with the padding of the last ones, over what is wanted."""
     return prod(-(-n // w) * w / n for n, w in zip(sizes, tile))
 
 
@@ -191,7 +191,7 @@ def _tiles(b: Builder, p: Product) -> list[tuple[float, tuple[Side, Side]]]:
             # threads that take all registers are half as many at a time
             groups = prod(s.groups for s in tile) * p.batches / (1 + (sums * 2 > b.target.thread_registers))
             again, size = tile[0].again * tile[1].again, sums * prod(s.threads * s.vectors for s in tile)
-            found.append((preference(groups, again, size, LITTLE_AGAIN), _idle(*tile), tile))
+            found.append((preference(groups, again, size, LITTLE_PADDED), _idle(*tile), tile))
     return [(idle, tile) for _, idle, tile in sorted(found, key=lambda one: one[0])]
 
 
