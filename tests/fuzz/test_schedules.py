@@ -135,4 +135,4 @@ def test_searched_schedules(target: Target, program: Program, source: st.DataObj
 @settings(quickly, max_examples=400)
 @given(programs(), st.data())
 def test_many(target: Target, how: str, program: Program, source: st.DataObject) -> None:
-    check(program, target, source, how, effort=200)
+    check(program, target, source, how, effort=40)
