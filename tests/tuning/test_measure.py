@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from io import BytesIO
 
 import pytest
@@ -19,7 +18,7 @@ from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.tuning import measure as measuring
 from tinyweb.tuning.measure import RuntimeMeasure, Worker, memory_of, typical_bindings
 from tinyweb.tuning.search import MeasureError
-from tinyweb.tuning.wire import Job, build, flatten, receive
+from tinyweb.tuning.wire import Job, receive, send
 from tinyweb.tuning.worker import Bench
 
 CPU = open_runtime("CPU").target
@@ -37,12 +36,30 @@ def program(k: UOp, *actions: Bind | Split) -> Program:
     return lower(apply(k, actions), CPU)
 
 
+def sent_over(program: Program) -> Program:
+    stream = BytesIO()
+    send(stream, program)
+    stream.seek(0)
+    arrived = receive(stream)
+    assert isinstance(arrived, Program)
+    return arrived
+
+
 @pytest.mark.parametrize("target", [cpu_target(), wasm_target(), webgpu_target()], ids=lambda t: t.name)
 @pytest.mark.parametrize("name", ["matmul", "quantised_i8", "softmax_6_40", "scores_6", "argmax"])
 def test_programs_arrive_as_they_were_sent(name: str, target: object) -> None:
     k = BY_NAME[name].kernel
     sent = lower(apply(k, heuristic(k, target)), target)
-    assert build(flatten(sent)) == replace(sent, schedule=())
+    assert sent_over(sent) == sent
+
+
+def test_a_program_as_deep_as_it_is_long_is_sent() -> None:
+    (i,) = axes(8)
+    value = param(1, 8).load(i)
+    for n in range(3000):
+        value = value * value + float(n)
+    sent = lower(kernel(param(0, 8).store(i, value)), CPU)
+    assert len(sent.uops) > 6000 and sent_over(sent) == sent
 
 
 def test_times_are_paired(worker: Worker) -> None:
@@ -56,7 +73,7 @@ def test_times_are_paired(worker: Worker) -> None:
 def test_one_slow_run_decides_nothing(monkeypatch: pytest.MonkeyPatch, slow_runs: int, turns: int) -> None:
     """Whatever else the machine does may hold a good program up once, never each time."""
     programs = (program(LINEAR), program(LINEAR, Split("i0", 4)))
-    job = Job(tuple(map(flatten, programs)), memory_of(LINEAR), ({},), turns=4, seconds=60, hopeless=1e9)
+    job = Job(programs, memory_of(LINEAR), ({},), turns=4, seconds=60, hopeless=1e9)
     runs, check = [0, 0], Bench.check
 
     def held_up(bench: Bench, i: int) -> float:

@@ -17,7 +17,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.program import Program
 from tinyweb.tuning.search import MeasureError, Timing
-from tinyweb.tuning.wire import Job, Memory, flatten, receive, send
+from tinyweb.tuning.wire import Job, Memory, receive, send
 
 START_SECONDS = 120.0  # opening a device and compiling a batch
 HANG_SECONDS = 5.0  # beyond many times what the reference takes
@@ -117,11 +117,10 @@ class RuntimeMeasure:
     def __call__(self, programs: Sequence[Program], turns: int, fresh: bool = False) -> list[Timing]:
         if fresh:
             self.worker.close()
-        flat = [flatten(p) for p in programs]
         problems: dict[int, str] = {}
         for _ in range(len(programs)):
             left = [i for i in range(len(programs)) if i not in problems]
-            job = Job(tuple(flat[i] for i in left), self.memory, self.bindings, turns, self.seconds)
+            job = Job(tuple(programs[i] for i in left), self.memory, self.bindings, turns, self.seconds)
             try:
                 taken, found = self.worker.run(job)
             except LostError as lost:

@@ -23,7 +23,7 @@ from tinyweb.errors import TinywebError
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Launch, Runtime
-from tinyweb.tuning.wire import Job, Memory, build, receive, send
+from tinyweb.tuning.wire import Job, Memory, receive, send
 
 RUN_SECONDS = 0.003  # a run repeats a short kernel until it takes about so long
 MAX_REPEATS = 256
@@ -43,7 +43,7 @@ class Bench:
     def __init__(self, runtime: Runtime, job: Job, stream: IO[bytes]):
         self.runtime, self.job, self.stream = runtime, job, stream
         self.problems: dict[int, str] = {}
-        self.executables = self._compile([build(p) for p in job.programs])
+        self.executables = self._compile(job.programs)
         rng = np.random.default_rng(5)
         self.contents = [memoryview(fill(m, rng).data) for m in job.memory]
         total = sum(c.nbytes for c in self.contents)
