@@ -28,12 +28,13 @@ SAMPLED = Settings(max_tokens=12, temperature=0.8, top_k=20, top_p=0.9, repetiti
 class WasmBundle:
     """Runs a module for one thread as docs/bundle.md says, knowing nothing else."""
 
-    def __init__(self, model: Path, variant: str = "simd"):
+    def __init__(self, model: Path, variant: str = "simd", deterministic: bool = False):
         self.manifest: dict[str, Any] = json.loads((model / "manifest.json").read_text())
         self.target = self.manifest["targets"]["wasm"]
         self.memory_map = self.target["memory"]
         config = wasmtime.Config()
         config.wasm_relaxed_simd = "relaxed-simd" in self.target["variants"][variant]["features"]
+        config.wasm_relaxed_simd_deterministic = deterministic
         self.store = wasmtime.Store(wasmtime.Engine(config))
         pages = self.memory_map["pages"]
         self.memory = wasmtime.Memory(self.store, wasmtime.MemoryType(wasmtime.Limits(pages, pages)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinyweb.graph.program import Program
+from tinyweb.render_c import dots
 from tinyweb.render_c.c_kernel import Kernel, size_text, variable_slots
 from tinyweb.render_c.c_types import declare, declare_gpu
 from tinyweb.render_c.dialect import CUDA, HIP, OPENCL, Dialect
@@ -41,10 +42,17 @@ PREFETCH = """\
 MACROS = {"ROLLED": ROLLED, "PREFETCH": PREFETCH}
 
 
-def kernel_functions(programs: Sequence[Program], slots: Mapping[str, int] | None = None, attributes: str = "") -> str:
+def kernel_functions(
+    programs: Sequence[Program],
+    slots: Mapping[str, int] | None = None,
+    attributes: str = "",
+    either_dot: bool = False,
+) -> str:
     """Types, helpers and one `static void NAME_body(pointers…, variables, begin, end)` per different program.
 
     `slots`: positions of the variables; None: each program counts its own. `attributes` stand before each function.
+    `either_dot`: with relaxed SIMD, kernels that multiply integers below 8 bits are there twice, and calls choose the
+    one that suits the engine.
     """
     kernels = [Kernel(p, slots) for p in {p.name: p for p in programs}.values()]
     vectors: set[str] = set()
@@ -58,8 +66,21 @@ def kernel_functions(programs: Sequence[Program], slots: Mapping[str, int] | Non
         *(macro for word, macro in MACROS.items() if any(word in k.text for k in kernels)),
         *(helpers[h] for h in sorted(helpers)),
         *(attributes + k.text for k in kernels),
+        *(_in_pairs(kernels, attributes) if either_dot else ()),
     ]
     return "\n".join(parts)
+
+
+def _in_pairs(kernels: Sequence[Kernel], attributes: str) -> list[str]:
+    """Kernels that are there twice: the second one of each, and what chooses where the first is called."""
+    helpers = {k: dots.helpers_in_pairs(k.helpers) for k in kernels}
+    texts = dict(sorted((name, text) for found in helpers.values() for name, text in found.items()))
+    parts = ["#ifdef __wasm_relaxed_simd__", dots.SATURATES, *texts.values()]
+    for name, text in ((k.program.name, k.text) for k in kernels if helpers[k]):
+        choice = f"if (saturates()) {name}_in_pairs(__VA_ARGS__); else {name}_body(__VA_ARGS__);"
+        parts.append(attributes + dots.in_pairs(text).replace(f"{name}_body(", f"{name}_in_pairs("))
+        parts.append(f"#define {name}_body(...) do {{ {choice} }} while (0)\n")
+    return [*parts, "#endif"] if texts else []
 
 
 def render(programs: Sequence[Program]) -> str:

@@ -11,6 +11,9 @@ In the names, n is the number of sums: 4 and 8 are what instructions take, wider
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from tinyweb.graph.ir import PlanesArg
 
 _HEAD = "static inline __attribute__((always_inline)) "
@@ -130,14 +133,46 @@ def _packed(n: int, each: int) -> str:
 {_halves(NAMES[each], " ".join(["a", *VARIABLES[:each], "c"]), n)}#endif
 }}
 """
-    relaxed = _chain("(i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4({b}, {v}, {c})", each)
     return f"""{head}#if {_HAS_VNNI}
 {vnni}#elif defined(__SSSE3__)
 {ssse3}#elif defined(__wasm_relaxed_simd__)
-{relaxed}#else
+{_relaxed(each)}#else
 {_chain("dot_x4({v}, {b}, {c})", each)}#endif
 }}
 """
+
+
+def _relaxed(each: int) -> str:
+    return _chain("(i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4({b}, {v}, {c})", each)
+
+
+# An engine has one instruction for a relaxed dot (Arm, AVX-VNNI), or makes it of several: products of pairs, saturated
+# to 16 bits, whose sums are products with ones. Then it is less to add such pairs up in 16 bits first, as far as they
+# fit. Which of them it is shows in products that do not fit.
+SATURATES = """\
+static inline i32 saturates(void) {
+  return __builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4((i8x16)(127), (i8x16)(-1), (i32x4)(0))[0] == 65534;
+}
+"""
+_OF_SEVERAL = re.compile(rf"\b({'|'.join(NAMES.values())})_x")
+
+
+def in_pairs(text: str) -> str:
+    """A kernel whose products of integers below 8 bits are those of `helpers_in_pairs`."""
+    return _OF_SEVERAL.sub(r"\1_in_pairs_x", text)
+
+
+def helpers_in_pairs(used: Mapping[str, str]) -> dict[str, str]:
+    """For relaxed SIMD: of a kernel's functions, those for integers below 8 bits, with sums of pairs in 16 bits; empty
+    where it uses none.
+    """
+    found = {}
+    for each, name in NAMES.items():
+        sums = (f"(i16x8)__builtin_wasm_relaxed_dot_i8x16_i7x16_s_i16x8({VARIABLES[i]}, v{i})" for i in range(each))
+        pairs = f"  return c + (i32x4)__builtin_wasm_extadd_pairwise_i16x8_s_i32x4({' + '.join(sums)});\n"
+        for helper in (h for h in used if h.startswith(f"c_{name}_x")):
+            found[helper] = in_pairs(used[helper].replace(_relaxed(each), pairs))
+    return found
 
 
 def _declared(n: int, each: int) -> str:

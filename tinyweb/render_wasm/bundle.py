@@ -172,7 +172,7 @@ def bundle_source(
     are zero at first.
     """
     support = Template(_SUPPORT).substitute(variables=variables_address, control=control_address)
-    kernels = kernel_functions(programs, variable_slots, "__attribute__((noinline)) ")
+    kernels = kernel_functions(programs, variable_slots, "__attribute__((noinline)) ", either_dot=True)
     for text, shared in ((GRID, f"{GRID} SHARES"), (GRID_LOOP, f"EACH_SHARE {GRID_LOOP}")):
         kernels = kernels.replace(text, shared)
     parts = [_SHARES, kernels, support]
