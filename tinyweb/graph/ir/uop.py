@@ -123,7 +123,13 @@ class UOp:
     # -- graph walks ------------------------------------------------------------------------------------------------
     def toposort(self) -> list[UOp]:
         """Every node reachable from this one, sources before users, each once."""
-        return toposort([self])
+        if self.op is not Ops.SINK:
+            return toposort([self])
+        # many analyses walk over the same kernel; no node holds itself: it would never be freed at once
+        below = self.__dict__.get("_below")
+        if below is None:
+            below = self.__dict__["_below"] = toposort(self.src)
+        return [*below, self]
 
     @graph_property
     def lanes(self) -> tuple[UOp, ...]:

@@ -35,7 +35,14 @@ from tinyweb.graph.schedule.attention import candidates, halves, reduced_away, w
 from tinyweb.graph.schedule.calls import MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
-from tinyweb.graph.schedule.recomputation import in_sums, is_summed, worth_sharing, worth_storing, worth_storing_once
+from tinyweb.graph.schedule.recomputation import (
+    in_sums,
+    is_summed,
+    padded,
+    worth_sharing,
+    worth_storing,
+    worth_storing_once,
+)
 from tinyweb.graph.schedule.shared_rows import SharedRows, shared_rows
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.target import Target
@@ -170,6 +177,7 @@ class Fusion:
         for maximum in self.attention:
             self.converted.update(halves(maximum, found[maximum], self.post_dominators, converted_uses))
         self.in_sums = in_sums(order, self.post_dominators.users)
+        self.borders = padded(order)
         for u in order:
             self.visit(u)
 
@@ -194,7 +202,7 @@ class Fusion:
         if state.kind is Kind.NONE and u.op in ELEMENTWISE and state.inputs:
             users = self.post_dominators.users
             shared = u in self.in_sums and worth_sharing(u, users, self._is_loaded, self._goes_along_rows)
-            if shared or worth_storing(u, users, self._is_loaded):
+            if shared or worth_storing(u, users, self.borders, self._is_loaded):
                 self._realize(u)
             return
         if (

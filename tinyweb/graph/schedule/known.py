@@ -14,6 +14,8 @@ from tinyweb.graph.ir import BufferArg, Ops, Ordered, UOp, toposort
 from tinyweb.graph.schedule.calls import KernelCall
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.memory_plan import MemoryPlan
+from tinyweb.graph.schedule.spread import STRIPPED
+from tinyweb.graph.schedule.views import walk
 from tinyweb.graph.target import Target
 
 MOST, MOST_NODES = 256, 1 << 17  # schedules that are kept; nodes of their graphs and kernels: some 100 MB
@@ -45,25 +47,22 @@ _known: dict[tuple[UOp, Target | type[Target]], _Known] = {}  # the one used lon
 def known(
     roots: Sequence[UOp],
     target: Target | type[Target],
-    work_out: Callable[[], Parts],
+    work_out: Callable[[Sequence[UOp]], Parts],
     new: Callable[[int, DType], UOp],
 ) -> Parts:
-    """What `work_out` makes of `roots` for a target; for a graph of the same form what it made before, with buffers of
-    `new(size, dtype)`."""
-    form = _form(roots)
-    if form is None:
-        return work_out()
-    graph, nodes, given = form
+    """What `work_out` makes for a target of `roots` without what only gradients ask for; for a graph of the same form
+    what it made before, with buffers of `new(size, dtype)`."""
+    graph, nodes, given = _form(roots)
     found = _known.pop((graph, target), None)
-    parts = found.of(given, new) if found else work_out()
-    found = found or _recorded(parts, given, nodes)
+    if found is None:  # of the form: no other copy of the graph is made
+        found = _recorded(work_out(graph.src), [_placeholder(i, b) for i, b in enumerate(given)], nodes)
     if found.nodes <= MOST_NODES:
         _known[graph, target] = found
     for oldest in list(_known):  # a copy: another thread may be changing it
         if len(_known) <= MOST and sum(one.nodes for one in list(_known.values())) <= MOST_NODES:
             break
         _known.pop(oldest, None)
-    return parts
+    return found.of(given, new)
 
 
 def _recorded(parts: Parts, given: Sequence[UOp], nodes: int) -> _Known:
@@ -83,22 +82,21 @@ def _recorded(parts: Parts, given: Sequence[UOp], nodes: int) -> _Known:
     )
 
 
-def _form(roots: Sequence[UOp]) -> tuple[UOp, int, list[UOp]] | None:
-    """The graph with its memory and updates numbered in the order they are come upon and its variables unbound; how
-    many nodes it has; and its memory. None if it spans devices."""
+def _form(roots: Sequence[UOp]) -> tuple[UOp, int, list[UOp]]:
+    """The graph without what only gradients ask for, with its memory and updates numbered in the order they are come
+    upon and its variables unbound; how many nodes it has; and its memory."""
     done: dict[UOp, UOp] = {}
     given: list[UOp] = []
     updates = 0
-    for u in toposort(roots):
+    for u in walk(roots, ()):
         arg = u.arg
-        if u.op is Ops.BUFFER:
-            if u.src or arg.spread is not None:
-                return None
-            done[u] = UOp(u.op, u.dtype, (), BufferArg(arg.space, -1 - len(given), arg.size))
-            given.append(u)
+        if u.op in STRIPPED or u.op is Ops.BIND:
+            done[u] = done[u.src[0]]
             continue
-        if u.op is Ops.BIND:
-            done[u] = u.src[0]
+        if u.op is Ops.BUFFER:
+            assert not u.src and arg.spread is None, "several devices have schedules of their own"
+            done[u] = _placeholder(len(given), u)
+            given.append(u)
             continue
         if u.op is Ops.ASSIGN:
             updates += 1
@@ -108,6 +106,11 @@ def _form(roots: Sequence[UOp]) -> tuple[UOp, int, list[UOp]] | None:
         src = tuple([done[s] for s in u.src])
         done[u] = u if src == u.src and arg is u.arg else UOp(u.op, u.dtype, src, arg)
     return UOp(Ops.SINK, src=tuple(done[r] for r in roots)), len(done), given
+
+
+def _placeholder(i: int, buffer: UOp) -> UOp:
+    """A BUFFER that stands for another by its number."""
+    return UOp(Ops.BUFFER, buffer.dtype, (), BufferArg(buffer.arg.space, -1 - i, buffer.arg.size))
 
 
 def _unbound(arg: Any) -> Any:

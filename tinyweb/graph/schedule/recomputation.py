@@ -7,11 +7,11 @@ gather picks rows at, and weights of rows, would be computed for each column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, numel_max, reached
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, numel_max, reached, through
 from tinyweb.graph.schedule.dominators import is_constant
 from tinyweb.graph.schedule.work import LAUNCH
 
@@ -32,10 +32,23 @@ IsMemory: TypeAlias = "Callable[[UOp], bool]"
 """Of a node below, whether it is loaded."""
 
 
-def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
-    """Whether memory for an elementwise value costs less than computing it at each place where it is read."""
+def padded(order: Iterable[UOp]) -> dict[UOp, int]:
+    """Elements of elementwise values with the border that they get, of those that get one."""
+    found: dict[UOp, int] = {}
+    for v in order:
+        if v.op is Ops.PAD:
+            x = through(v.src[0], (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP))[1]
+            if x.op in ELEMENTWISE:
+                found[x] = max(found.get(x, 0), numel_max(v.shape))
+    return found
+
+
+def worth_storing(u: UOp, users: Users, borders: Mapping[UOp, int], is_memory: IsMemory) -> bool:
+    """Whether memory for an elementwise value costs less than computing it at each place where it is read. `borders`:
+    of all values, those `padded`.
+    """
     size = numel_max(u.shape)
-    apart, joined, parts = _places(u, size, users)
+    apart, joined, parts = _places(u, size, users, borders)
     if joined <= size and parts < 2:
         return False
     operations = _operations(u, is_memory)
@@ -111,7 +124,7 @@ def is_summed(u: UOp, users: Users) -> bool:
     return any(i == MOST_USERS or any(v.op is Ops.REDUCE for v in users[x]) for i, x in enumerate(made))
 
 
-def _places(u: UOp, size: int, users: Users) -> tuple[int, int, int]:
+def _places(u: UOp, size: int, users: Users, borders: Mapping[UOp, int]) -> tuple[int, int, int]:
     """How many elements of a value are read by way of its views, each view once: those that it has, and those that are
     computed where a view, or what is made of it, has a border and a choice of what lies behind that: a side of a join.
     And how many of the views are parts of it. A part of a view, the rest of it being constant, is read where the view
@@ -134,9 +147,9 @@ def _places(u: UOp, size: int, users: Users) -> tuple[int, int, int]:
                 todo.append((v, v if v.op in MOVEMENT else view, *sizes))
         if made:
             before = read.get(view, (0, 0))[1]
-            above = islice(_elementwise_on(made, users), MOST_USERS) if len(made) > 1 else ()
-            bordered = sum(n for v in above if (n := _padded(v, users)) < 2 * size)  # more is a side of a join
-            read[view] = inside, max(before, whole, sum(_padded(v, users) for v in made), bordered)
+            above = islice(_elementwise_on(made, users), MOST_USERS) if len(made) > 1 and borders else ()
+            bordered = sum(n for v in above if (n := borders.get(v, 0)) < 2 * size)  # more is a side of a join
+            read[view] = inside, max(before, whole, sum(borders.get(v, 0) for v in made), bordered)
     parts = sum(inside < size for inside, _ in read.values())
     return apart + sum(a for a, _ in read.values()), joined + sum(j for _, j in read.values()), parts
 
@@ -162,13 +175,6 @@ def _readers(u: UOp, users: Users) -> Iterator[tuple[UOp, UOp]]:
 
 def _joined(v: UOp, whole: int) -> int:
     return numel_max(v.shape) if v.op is Ops.PAD else min(whole, numel_max(v.shape))
-
-
-def _padded(u: UOp, users: Users) -> int:
-    """Elements of a value with the border that it gets; 0: it has none."""
-    moved = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP)
-    same = reached([u] if u.op in ELEMENTWISE else [], lambda x: [v for v in users[x] if v.op in moved])
-    return max((numel_max(v.shape) for x in same for v in users[x] if v.op is Ops.PAD), default=0)
 
 
 def _operations(u: UOp, is_memory: IsMemory, functions: frozenset[Ops] = TRANSCENDENTAL, again: bool = True) -> int:

@@ -103,10 +103,9 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
     Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
     value.
     """
-    roots = _strip(roots, target.scattered_stores)
 
-    def work_out() -> Parts:
-        built = _built(roots, target)
+    def work_out(roots: Sequence[UOp]) -> Parts:
+        built = _built(placed(roots, target.scattered_stores), target)
         calls = built.finished(built.calls)
         return calls, built.results, plan_memory([c.buffers for c in calls], built.temporaries)
 
