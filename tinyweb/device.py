@@ -272,7 +272,9 @@ class _Devices:
         return ",".join(names)
 
     def members(self, name: str | Sequence[str]) -> tuple[str, ...]:
-        """The devices that a name, or a list of names, stands for: one, or several."""
+        """The devices that a name, or a list of names, stands for: one, or several. DeviceError for none."""
+        if not name:
+            raise DeviceError(f"no device in {name!r}: name one or several, as 'CPU' or ['CPU', 'CPU:1']")
         return tuple(self.canonical(name if isinstance(name, str) else ",".join(name)).split(","))
 
     def new_buffer(self, name: str, size: int, dtype: DType) -> UOp:

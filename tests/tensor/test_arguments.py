@@ -305,6 +305,7 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
             lambda x: list(x[: Variable("n", 1, 2).bind(1)]),
             "has a symbolic number of parts: read .numpy() or .tolist()",
         ),
+        (lambda x: len(x[: Variable("n", 1, 2).bind(1)]), "has a symbolic number of parts: take .shape[0]"),
         (lambda x: Tensor([2**70]), "Tensor needs numbers of at most 64 bits, got [1180591620717411303424]"),
         (lambda x: x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), (1, 1), (1, 1, 1)), "target_lengths must be 2 integers"),
     ],
@@ -380,14 +381,23 @@ def test_an_unknown_device_is_an_error_for_the_user() -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 300.5, -1.75, -1e30])
 def test_floats_that_an_integer_type_cannot_hold(dtype: str, value: float) -> None:
+    """In a tensor they become the nearest it can hold; as numbers they are refused."""
     kind = np.iinfo(dtype)
     want = 0 if np.isnan(value) else int(max(int(kind.min), min(int(kind.max), value)))
-    x = Tensor([1, 2], dtype=dtype)
+    x, given = Tensor([1, 2], dtype=dtype), Tensor(value)
     for made in (
-        x.full_like(value), x.index_fill(0, [0, 1], value), x.clone().fill_(value), x.masked_fill(x > 0, value),
-        x.threshold(7, value), x.scatter(0, Tensor([0, 1]), value), Tensor([value] * 2).cast(dtype),
+        x.index_fill(0, [0, 1], given), x.clone().fill_(given), x.masked_fill(x > 0, given.cast(dtype)),
+        x.scatter(0, Tensor([0, 1]), given.expand(2).cast(dtype)), x.new_tensor(np.array([value] * 2)),
+        Tensor([value] * 2).cast(dtype),
     ):  # fmt: skip
         assert (made.dtype.name, made.tolist()) == (dtype, [want] * 2)
+    if want != np.trunc(value):
+        for write in (
+            lambda: x.full_like(value), lambda: x.index_fill(0, [0, 1], value), lambda: x.clone().fill_(value),
+            lambda: x.threshold(7, value), lambda: x.scatter(0, Tensor([0, 1]), value),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=re.escape(f"{value} does not fit in {dtype}")):
+                write()
 
 
 @pytest.mark.parametrize("decimals", [-7, -1, 1, 7])

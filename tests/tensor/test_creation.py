@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from tests.tensor.ops import RUNTIMES
 from tinyweb import Tensor, Variable, dtypes
+from tinyweb.dtype import ALL, DType
 from tinyweb.tensor import realize_all
 
 T = Tensor
@@ -84,6 +86,56 @@ def test_equal_constants_are_tensors_of_their_own() -> None:
     a, b = x.zeros_like(), x.zeros_like()
     (ga, gb) = (a * 2 + b * 3).sum().gradient(a, b)
     assert ga.tolist() == [2, 2] and gb.tolist() == [3, 3]
+
+
+INTEGERS = [t for t in ALL if t.kind in ("int", "uint")]
+
+
+@pytest.mark.parametrize("t", INTEGERS, ids=repr)
+def test_numbers_that_an_integer_type_cannot_hold(t: DType) -> None:
+    """As NumPy 2 has it: what stands in a program is meant as it is. Arrays and tensors are cast."""
+    low, high = int(t.min), int(t.max)
+    ways: list[Callable[[Any], Tensor]] = [
+        lambda v: Tensor(v, dtype=t),
+        lambda v: Tensor([v], dtype=t)[0],
+        lambda v: Tensor(((low, v),), dtype=t)[0, 1],
+        lambda v: Tensor.full((), v, dtype=t),
+        lambda v: Tensor.zeros(1, dtype=t).fill_(v)[0],
+        lambda v: Tensor.zeros(2, dtype=t).copy_([v, v])[0],
+        lambda v: Tensor.zeros(1, dtype=t).new_full((), v),
+        lambda v: Tensor.zeros(2, dtype=t).scatter(0, Tensor([0]), v)[0],
+        lambda v: Tensor.zeros(2, dtype=t).pad((1, 1), value=v)[0],
+        lambda v: Tensor.zeros(2, dtype=t).threshold(0, v)[0],
+    ]
+    for make in ways:
+        for v in (low, high, high // 2 + 0.75 if t.bits <= 32 else 1.5, True):
+            assert make(v).item() == int(v)
+        for v in (low - 1, high + 1, 2**70, -(2**70), float(high + 1), float("nan"), float("inf"), float("-inf")):
+            with pytest.raises((ValueError, TypeError), match=r"does not fit in|at most 64 bits|pad: .* is no value"):
+                make(v)
+    x = Tensor([0, 1], dtype=t)
+    for operation in ("add", "sub", "mul", "maximum", "bitwise_and", "floor_divide", "remainder"):
+        assert getattr(x, operation)(high).dtype is t
+        with pytest.raises(ValueError, match=f"{high + 1} does not fit in {t.name}, which holds {low} to {high}"):
+            getattr(x, operation)(high + 1)
+    with pytest.raises(ValueError, match=f"{low - 1} does not fit in {t.name}"):
+        x[0] = low - 1
+    assert x.less(high + 1).all().item() and not x.eq(low - 1).any().item()  # comparisons take it as it is
+    held = np.array([high + 1 if t.bits < 64 else high], np.int64 if high < 2**63 - 1 else t.numpy)
+    assert Tensor(held, dtype=t).item() == (low if t.bits < 64 else high)
+
+
+def test_whole_numbers_beyond_32_bits() -> None:
+    for v in (2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**40, -(2**62), 2**63, 2**64 - 1):
+        dtype = dtypes.int32 if -(2**31) <= v < 2**31 else dtypes.int64 if v < 2**63 else dtypes.uint64
+        for made in (Tensor(v), Tensor([v])[0], Tensor.full((), v)):
+            assert made.dtype is dtype and made.item() == v
+    for given in ([0, 2**64 - 1], [[1], [2**63 + 1]]):  # NumPy makes floats of them
+        for made in (Tensor(given), Tensor(given, dtype=dtypes.uint64)):
+            assert made.dtype is dtypes.uint64 and made.tolist() == given
+    for wrong in (2**64, [-1, 2**63]):
+        with pytest.raises(ValueError, match="does not fit in uint64"):
+            Tensor(wrong)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,15 @@ DISTRIBUTIONS: list[tuple[str, Callable[[], Tensor], Callable[[np.ndarray], np.n
 ]  # fmt: skip
 
 
+def test_all_numbers_of_64_bits() -> None:
+    for low, dtype in ((-(2**63), dtypes.int64), (0, dtypes.uint64)):
+        x = Tensor.randint(low, low + 2**64, (4000,), dtype=dtype, generator=Generator(1)).numpy()
+        quarters = np.bincount(((x.astype(object) - low) >> 62).astype(int), minlength=4)
+        assert quarters.min() > 850 and len(np.unique(x)) == 4000
+    high = Tensor.randint(2**64 - 3, 2**64, (50,), dtype=dtypes.uint64, generator=Generator(1)).tolist()
+    assert set(high) == {2**64 - 3, 2**64 - 2, 2**64 - 1}
+
+
 @pytest.mark.parametrize(("make", "distribution", "mean", "variance"), [d[1:] for d in DISTRIBUTIONS],
                          ids=[d[0] for d in DISTRIBUTIONS])  # fmt: skip
 def test_distributions(make: Any, distribution: Any, mean: float, variance: float) -> None:

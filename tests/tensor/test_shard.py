@@ -346,6 +346,11 @@ def test_errors() -> None:
         Tensor(1.0).shard(TWO, 0)
     with pytest.raises(DeviceError, match="names a device twice"):
         x.shard(["CPU:1", "cpu:1"])
+    for nothing in ((), [], ""):
+        with pytest.raises(DeviceError, match="name one or several, as 'CPU' or"):
+            x.shard(nothing)
+    with pytest.raises(DeviceError, match="unknown device ''"):
+        x.to("")
     with pytest.raises(DeviceError, match="unknown device 'GPU'"):
         x.shard("CPU,GPU")
     with pytest.raises(ValueError, match="CPU,CPU:1"):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.arguments import check_arguments
-from tinyweb.array.packing import pack, unpack
+from tinyweb.array.packing import check_fits, pack, unpack
 from tinyweb.array.realize import realize_all, realize_with_next
 from tinyweb.array.storage import Storage, Value, bound_size, evaluate_size, leaf, live_values, memory_view, remember
 from tinyweb.array.update import update
@@ -25,10 +25,23 @@ VIEWS = (MOVEMENT - {Ops.PAD}) | {Ops.DETACH}  # padding is no memory of what is
 
 
 def scalar_dtype(value: Any) -> DType:
-    """The dtype a Python number has on its own."""
+    """The dtype a Python number has on its own: a whole number that int32 does not hold is an int64, or a uint64."""
     if isinstance(value, bool | np.bool_):
         return dtypes.bool
-    return dtypes.int32 if isinstance(value, int | np.integer) else dtypes.float32
+    if not isinstance(value, int | np.integer):
+        return dtypes.float32
+    return next((t for t in (dtypes.int32, dtypes.int64) if t.min <= value <= t.max), dtypes.uint64)
+
+
+def _whole(data: Any, array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
+    """Nested lists as NumPy reads them, but whole numbers as such: of one beyond int64 and others it makes floats."""
+    if not (np.abs(array) >= 2.0**63).any():
+        return array
+    exact = np.asarray(data, object)
+    if not all(isinstance(v, int) for v in exact.flat):
+        return array
+    check_fits(exact, dtype)
+    return exact.astype(dtype.numpy)
 
 
 class TensorCore(Value):
@@ -44,10 +57,11 @@ class TensorCore(Value):
 
     def __init__(self, data: Any = None, dtype: DTypeLike | None = None, device: str | None = None):
         """From a NumPy array, nested lists, a number, a Variable, or another tensor. float64 data becomes float32
-        unless
-        `dtype` says otherwise, as numbers without a stated precision do.
+        unless `dtype` says otherwise, as numbers without a stated precision do; whole numbers become int32, and int64
+        where that does not hold them.
 
-        Raises TypeError for data that is no array of numbers, and for a dtype that is none.
+        Raises TypeError for data that is no array of numbers, and for a dtype that is none; ValueError for numbers and
+        lists that an integer `dtype` cannot hold. Arrays and tensors are cast.
         """
         if dtype is not None:
             dtype = to_dtype(dtype)
@@ -68,7 +82,9 @@ class TensorCore(Value):
             u = data.cast(dtypes.int32) if data.dtype is dtypes.index else data
             return u if dtype is None else u.cast(dtype)
         if isinstance(data, bool | int | float):
-            return leaf(UOp.const(data, dtype or scalar_dtype(data)))
+            kind = dtype or scalar_dtype(data)
+            check_fits(data, kind)
+            return leaf(UOp.const(data, kind))
         try:
             array = np.asarray(data)
         except ValueError as e:
@@ -78,10 +94,15 @@ class TensorCore(Value):
                 raise TypeError(f"Tensor needs numbers of at most 64 bits, got {data!r:.60}")
             shown = f"{type(data).__name__} of {array.dtype}" if array.ndim else f"{type(data).__name__} {data!r:.40}"
             raise TypeError(f"Tensor needs numbers, got {shown}")
+        if isinstance(data, Sequence) and array.dtype.kind == "f" and (dtype is None or dtype.is_int):
+            array = _whole(data, array, dtype or dtypes.uint64)
         if dtype is None:
             dtype = from_numpy(array.dtype)
             if not isinstance(data, np.ndarray | np.generic):
-                dtype = {dtypes.float64: dtypes.float32, dtypes.int64: dtypes.int32}.get(dtype, dtype)
+                narrow = dtype is dtypes.int64 and bool((array == array.astype(np.int32)).all())
+                dtype = dtypes.float32 if dtype is dtypes.float64 else dtypes.int32 if narrow else dtype
+        elif isinstance(data, Sequence | np.generic):  # numbers as they stand in a program
+            check_fits(array, dtype)
         stored = self._store(array, dtype, self.device)
         self.storage.memory = stored.buffer
         return stored
@@ -194,7 +215,10 @@ class TensorCore(Value):
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")
-        return size_max(self.shape[0])
+        count = self.shape[0]
+        if not isinstance(count, int):
+            raise TypeError(f"len: axis 0 of {self.shape} has a symbolic number of parts: take .shape[0]")
+        return count
 
     def __repr__(self) -> str:
         shape = tuple(s if isinstance(s, int) else "symbolic" for s in self.shape)
@@ -322,7 +346,7 @@ class TensorCore(Value):
             where, dtype = (self.device, named) if named is not None else (device, dtype)
         elif dtype is not None:
             where = self.device
-        name = Device.canonical(where) if where else Device.DEFAULT
+        name = Device.DEFAULT if where is None else Device.canonical(where)
         kind = self.dtype if dtype is None else to_dtype(dtype)
         t = self if kind is self.dtype else self._new(self.uop.cast(kind))
         if name == self.device:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tinyweb.array.core import Scalar, TensorCore, leaf, scalar_dtype
 from tinyweb.array.movement import as_shape, sizes_of
 from tinyweb.array.operators import Operators
+from tinyweb.array.packing import check_fits
 from tinyweb.array.storage import Storage
 from tinyweb.device import Device
 from tinyweb.dtype import DTypeLike, dtypes, to_dtype
@@ -27,13 +28,15 @@ class Creation(Operators):
     # -- constants ----------------------------------------------------------------------------------------------------
     @classmethod
     def full(cls, shape: Any, fill_value: Scalar, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
-        """A tensor of one value (no memory until it is written to); its dtype is that of the number unless given."""
+        """A tensor of one value (no memory until it is written to); its dtype is that of the number unless given.
+        ValueError for a number that an integer dtype cannot hold."""
         if isinstance(fill_value, np.generic | TensorCore):
             fill_value = fill_value.item()
         if not isinstance(fill_value, bool | int | float):
             raise TypeError(f"full: the value must be a number, got {type(fill_value).__name__}")
         sizes = checked_sizes("full", as_shape(shape if isinstance(shape, tuple | list) else (shape,)))
         kind = scalar_dtype(fill_value) if dtype is None else to_dtype(dtype)
+        check_fits(fill_value, kind)
         constant = cls(UOp.const(fill_value, kind), device=device)._broadcast_to(sizes)
         return constant._new(leaf(constant.uop))
 

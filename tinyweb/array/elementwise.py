@@ -11,6 +11,7 @@ import numpy as np
 from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import Scalar, TensorCore, leaf
 from tinyweb.array.movement import Movement, broadcast_shapes
+from tinyweb.array.packing import check_fits
 from tinyweb.device import uncollected
 from tinyweb.dtype import DType, DTypeLike, dtypes, promote, to_dtype
 from tinyweb.graph.ir import COMPARISON, Ops, Size, UOp, substitute
@@ -27,11 +28,15 @@ class Elementwise(Movement):
 
     # -- operands -----------------------------------------------------------------------------------------------------
     def _operand(self, other: Any, method: str) -> Self:
-        """`other` as a tensor on this device; a Python number takes this dtype where it can hold it."""
+        """`other` as a tensor on this device. A Python number takes this dtype, but a float makes float32 of integers;
+        ValueError for a whole number that this dtype cannot hold."""
         if isinstance(other, np.generic):
             other = other.item()
         if isinstance(other, bool | int | float | UOp):
-            return self._new(self._literal(other))
+            try:
+                return self._new(self._literal(other))
+            except ValueError as e:
+                raise ValueError(f"{method}: {e}") from None
         try:
             o = other if isinstance(other, TensorCore) else type(self)(other, device=self.device)
         except TypeError as e:
@@ -43,7 +48,9 @@ class Elementwise(Movement):
     def _literal(self, value: Scalar | UOp) -> UOp:
         if isinstance(value, UOp):
             return value.cast(dtypes.int32)
-        return UOp.const(value, promote(self.dtype, type(value)))
+        dtype = promote(self.dtype, type(value))
+        check_fits(value, dtype)
+        return UOp.const(value, dtype)
 
     def _together(self, method: str, *others: Any) -> list[Self]:
         """This tensor and `others` broadcast to one shape and promoted to one dtype."""

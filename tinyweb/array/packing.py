@@ -35,6 +35,26 @@ def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
     return flat.astype(dtype.numpy).view(np.uint8)
 
 
+def check_fits(values: int | float | npt.NDArray[Any], dtype: DType) -> None:
+    """ValueError where an integer `dtype` cannot hold one of `values` without its fraction: numbers that stand in a
+    program are meant as they are, and a cast would make others of them."""
+    if not dtype.is_int or (isinstance(values, int) and dtype.min <= values <= dtype.max):
+        return
+    array = np.asarray(values)
+    if array.dtype.kind == "b":
+        return
+    if array.dtype.kind == "f":
+        whole = np.trunc(array.astype(np.float64))
+        inside = (whole >= dtype.min) & (whole < dtype.max + 1)  # a power of two: exact, as the largest one may not be
+    else:
+        inside = (array >= dtype.min) & (array <= dtype.max)
+    if not inside.all():
+        raise ValueError(
+            f"{array[~inside].tolist()[0]} does not fit in {dtype.name}, which holds {dtype.min} to {dtype.max}: take "
+            "a wider dtype, or .cast() a tensor of another one, which wraps integers and clamps floats"
+        )
+
+
 def _saturated(values: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
     low, high = int(dtype.min), int(dtype.max)
     exact = values.astype(np.float64)

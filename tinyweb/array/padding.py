@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tinyweb.array.joining import Joining
 from tinyweb.array.movement import as_shape
+from tinyweb.array.packing import check_fits
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff import gradient
 from tinyweb.graph.ir import Ops, Size, UOp, larger_size, size_add, size_sub, smaller_size
@@ -84,6 +85,7 @@ class Padding(Joining):
     def _pad_constant(self, around: list[tuple[Size, Size]], value: float) -> Self:
         if not self.dtype.is_float and not math.isfinite(value):
             raise ValueError(f"pad: {value} is no value of {self.dtype.name}")
+        check_fits(value, self.dtype)
         padded = self._pad(around)
         if padded is self or (value == 0 and math.copysign(1.0, value) > 0):
             return padded

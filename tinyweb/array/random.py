@@ -108,13 +108,15 @@ class Random(Reduction):
         if not dtype.is_float and not (dtype.min <= low and high - 1 <= dtype.max):
             raise ValueError(f"randint: {low} … {high - 1} does not fit {dtype.name}")
         a, b = cls._words(as_shape(size if isinstance(size, Sequence) else (size,)), generator, device)
-        if high - low > 1 << 32:
+        count, start = high - low, low % (1 << 64)  # of 64 bits, modulo which sums are right
+        if count > 1 << 32:
             word = a.cast(dtypes.uint64).bitwise_left_shift(32).bitwise_or(b.cast(dtypes.uint64))
-            return word.remainder(high - low).add(low).cast(dtypes.int64).cast(dtype)
-        drawn = below(a, b, high - low)
+            word = word if count >= 1 << 64 else word.remainder(count)
+            return word.add(start).cast(dtypes.int64).cast(dtype)
+        drawn = below(a, b, count)
         if low >= -(2**31) and high <= 2**31:
-            return drawn.add(low).bitcast(dtypes.int32).cast(dtype)
-        return drawn.cast(dtypes.int64).add(low).cast(dtype)
+            return drawn.add(low % (1 << 32)).bitcast(dtypes.int32).cast(dtype)
+        return drawn.cast(dtypes.uint64).add(start).cast(dtypes.int64).cast(dtype)
 
     # -- scaled -------------------------------------------------------------------------------------------------------
     @classmethod

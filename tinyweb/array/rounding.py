@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.elementwise import Elementwise
+from tinyweb.array.packing import check_fits
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops
 
@@ -191,6 +192,7 @@ class Rounding(Elementwise):
 
     def threshold(self, threshold: float, value: float) -> Self:
         """`value` where an element is not above `threshold`."""
+        check_fits(value, self.dtype)
         return self.le(threshold).where(self._constant(value), self)
 
     # -- nearly equal -------------------------------------------------------------------------------------------------

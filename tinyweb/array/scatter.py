@@ -97,6 +97,7 @@ class Scatter(Indexing):
         for p, n in zip(picks, (t.shape[a] for a in axes), strict=True):
             i = t._from_front(p.index, n)._broadcast_to(wanted)
             inside = i.less(n) if not i.dtype.is_signed else i.greater(-1).logical_and(i.less(n))
+            i = i if i.dtype.is_signed else i.cast(dtypes.int32)
             # a place that is outside in one axis is outside of the merged ones
             index = inside.where(i, -1) if index is None else inside.logical_and(index > -1).where(index * n + i, -1)
         order = [*axes, *rest]

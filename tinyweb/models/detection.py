@@ -251,7 +251,7 @@ def _decided(overlaps: Tensor, state: Tensor) -> Tensor:
     kept: Any = Tensor(0, dtype=dtypes.uint32, device=state.device)
     for i in range(WORD):
         stays = fallen[i].eq(0) & (before[i] & kept).eq(0)
-        kept = kept | stays.where(1 << i, 0).cast(dtypes.uint32)
+        kept = stays.where(kept | 1 << i, kept)
     struck = (overlaps.take(word, 1) & kept).ne(0)
     after: Tensor = Tensor.cat([state[:n] | struck.int(), (word + 1).reshape(1)])
     return after

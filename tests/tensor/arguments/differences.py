@@ -146,7 +146,13 @@ TABLE: tuple[Difference, ...] = (
         when=lambda f: "uint8" in dtypes_of(f.call) and any(isinstance(v, int | float | np.number) for v in given(f)),
     ),
     Difference(
-        "A float that an integer type cannot hold becomes the nearest it can, NaN 0.",
+        "A number given to an integer tensor that its dtype cannot hold is refused; only comparisons take it as it is.",
+        "As in NumPy 2: it is meant as it stands. PyTorch refuses some, and wraps others: -1 of uint8 is 255 there.",
+        "refused",
+        seen="does not fit in u?int",
+    ),
+    Difference(
+        "A float in a tensor that an integer type cannot hold becomes the nearest it can, NaN 0.",
         "In PyTorch it is what the processor makes of it.",
         "values accepted",
         CASTS,

@@ -29,8 +29,8 @@ NORMS = (
     "pairwise_distance"
 )
 CASTS = (
-    "byte char short int long type type_as copy_ fill_ masked_fill full full_like new_full new_tensor index_fill "
-    "scatter cumsum cumprod sum prod nansum"
+    "byte char short int long type type_as copy_ fill_ masked_fill new_tensor index_fill scatter cumsum cumprod sum "
+    "prod nansum"
 )
 
 

@@ -315,8 +315,16 @@ export class Connection<Info> {
 }
 
 /** What stands in for a page's workers and files; nothing where there are workers. */
-const platform = async (): Promise<typeof import("./node.js") | undefined> =>
-  typeof Worker === "undefined" ? import("./node.js") : undefined;
+async function platform(): Promise<typeof import("./node.js") | undefined> {
+  if (typeof Worker !== "undefined") return undefined;
+  try {
+    return await import("./node.js");
+  } catch (error) {
+    const where = "beside tinyweb.js, as in sites, which are for browsers";
+    const todo = "import the npm package tinyweb, or put its tinyweb-node.js there";
+    throw new TinywebError("worker-failed", `tinyweb-node.js is not ${where}: in Node, ${todo}.`, error);
+  }
+}
 
 /** `fetch`; in Node it knows files, too. */
 export const fetchAny = async (url: string, init?: RequestInit): Promise<Response> => ((await platform())?.fetchHere ?? fetch)(url, init);
@@ -331,9 +339,10 @@ const FUNCTIONS: Script = {
 export async function folderUrl(baseUrl: string | URL): Promise<URL> {
   const { href = baseUrl } = Object(baseUrl) as Partial<URL>;
   let base: URL;
+  const node = globalThis.location ? undefined : await platform();
   try {
     if (typeof href !== "string" || !href) throw new TypeError("no address");
-    base = globalThis.location ? new URL(href, location.href) : ((await platform())?.addressOf(href) ?? new URL(href));
+    base = globalThis.location ? new URL(href, location.href) : (node?.addressOf(href) ?? new URL(href));
   } catch (error) {
     throw unlike("The model", 'the address of its folder, such as "./model/"', baseUrl, error);
   }

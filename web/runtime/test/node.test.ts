@@ -44,9 +44,9 @@ afterAll(async () => {
 });
 
 /** What a program prints, as JSON; it runs in the folder of the bundles. */
-async function node(program: string, env: NodeJS.ProcessEnv = {}): Promise<unknown> {
+async function node(program: string, env: NodeJS.ProcessEnv = {}, built = BUILT): Promise<unknown> {
   const names = { tinyweb: "tinyweb.js", any: "tinyweb-load.js", talk: "tinyweb-openai.js" };
-  const imports = Object.entries(names).map(([name, file]) => `import * as ${name} from ${JSON.stringify(new URL(file, BUILT).href)};`);
+  const imports = Object.entries(names).map(([name, file]) => `import * as ${name} from ${JSON.stringify(new URL(file, built).href)};`);
   const source = [...imports, program].join("\n");
   await writeFile(join(folder, "program.mjs"), source);
   const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: folder, env: { ...process.env, ...env }, timeout: 50_000 });
@@ -151,6 +151,21 @@ describe("in Node", () => {
         [true, "bad-manifest", expect.stringContaining("manifest.json")],
         [true, "bad-argument", "This bundle's task is chat, not function."],
       ],
+    ]);
+  });
+
+  it("a site's files, which are for browsers: what is missing, and what to do", async () => {
+    const assets = join(folder, "assets");
+    await cp(BUILT, assets, { recursive: true });
+    await rm(join(assets, "tinyweb-node.js"));
+    const program = `
+      const error = await tinyweb.loadChat("./chat").catch((e) => e);
+      console.log(JSON.stringify([error instanceof tinyweb.TinywebError, error.code, error.message]));
+    `;
+    expect(await node(program, {}, pathToFileURL(`${assets}/`))).toEqual([
+      true,
+      "worker-failed",
+      expect.stringMatching(/^tinyweb-node\.js is not beside tinyweb\.js.*in Node, import the npm package tinyweb, or/),
     ]);
   });
 
