@@ -68,17 +68,18 @@ def text_of(doc: str | None) -> str:
     return re.sub(r"\n{3,}", "\n\n", inspect.cleandoc(doc or "")).strip()
 
 
-def signature_of(name: str, member: Any) -> str:
+def signature_of(name: str, member: Any, owner: str = "Tensor") -> str:
+    """`owner`: what a method that returns its own class returns."""
     function = inspect.unwrap(function_of(member) or member)
     if isinstance(member, property):
         returns = inspect.signature(function).return_annotation
-        return f"{name}: {returns}".replace("Self", "Tensor")
+        return f"{name}: {returns}".replace("Self", owner)
     shown = inspect.signature(function)
     parameters = list(shown.parameters.values())
     if parameters and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
     text = str(shown.replace(parameters=parameters)).replace("'", "")
-    return name + re.sub(r"\b(Self|TensorCore)\b", "Tensor", text)
+    return name + re.sub(r"\bTensorCore\b", "Tensor", re.sub(r"\bSelf\b", owner, text))
 
 
 def title_of(module: ModuleType) -> tuple[str, str]:
@@ -98,9 +99,9 @@ def entries_of(owner: type, names: Callable[[str], bool], missing: list[str]) ->
         known.sort(key=lambda n: n != function.__name__)
         if not function.__doc__:
             missing.append(f"{owner.__module__}.{owner.__name__}.{known[0]}")
-        yield Entry(
-            known[0], signature_of(known[0], vars(owner)[known[0]]), text_of(function.__doc__), tuple(known[1:])
-        )
+        own = "Tensor" if owner in Tensor.__mro__ else owner.__name__
+        signature = signature_of(known[0], vars(owner)[known[0]], own)
+        yield Entry(known[0], signature, text_of(function.__doc__), tuple(known[1:]))
 
 
 def public(name: str) -> bool:

@@ -63,6 +63,12 @@ LAYERS: list[tuple[str, tuple[Any, ...], tuple[np.ndarray, ...], dict[str, Any]]
      {"add_bias_kv": True, "add_zero_attn": True}),
     ("Flatten", (), (PLANE,), {}),
     ("Upsample", (), (PLANE,), {"scale_factor": 2, "mode": "bilinear"}),
+    ("ZeroPad2d", ((1, 0, -1, 2),), (PLANE,), {}),
+    ("ConstantPad1d", (2, 1.5), (LINE,), {}),
+    ("ReflectionPad2d", (2,), (PLANE,), {}),
+    ("ReplicationPad3d", ((1, 0, 1, 2, 0, 1),), (CUBE,), {}),
+    ("CircularPad2d", ((2, 1, 0, 2),), (PLANE,), {}),
+    ("ReflectionPad1d", ((1, 2),), (LINE[0],), {}),
     ("LeakyReLU", (0.2,), (PLANE,), {}),
     ("Softmax", (1,), (PLANE,), {}),
     ("AdaptiveAvgPool2d", (2,), (PLANE,), {}),
@@ -141,6 +147,14 @@ def test_initial_weights(name: str, arguments: tuple[int, ...], bounds: dict[str
 def test_initial_embeddings(library: Any) -> None:
     values = library.Embedding(100, 30).weight.detach().numpy()
     assert distance(values, normal) < distance_bound(values.size)
+
+
+def test_wrong_borders() -> None:
+    with pytest.raises(ValueError, match=r"ZeroPad2d: padding must be one number or 4, got \(1, 2\)"):
+        nn.ZeroPad2d((1, 2))
+    for layer in (nn.ReflectionPad2d(1), nn.ConstantPad2d(1, 2.0)):
+        with pytest.raises(ValueError, match=r"Pad2d: needs 3 or 4 axes, got \(5, 6\)"):
+            layer(Tensor.ones(5, 6))
 
 
 def test_masks_of_attention() -> None:

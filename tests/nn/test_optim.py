@@ -61,6 +61,11 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda w: optim.SGD(w, 0.05, momentum=0.8, nesterov=True),
         lambda w: torch.optim.SGD(w, 0.05, momentum=0.8, nesterov=True),
     ),
+    "rmsprop": (lambda w: optim.RMSprop(w), lambda w: torch.optim.RMSprop(w)),
+    "rmsprop_momentum": (
+        lambda w: optim.RMSprop(w, 0.02, 0.9, 1e-6, weight_decay=0.1, momentum=0.8, centered=True),
+        lambda w: torch.optim.RMSprop(w, 0.02, 0.9, 1e-6, weight_decay=0.1, momentum=0.8, centered=True),
+    ),
     "adam": (
         lambda w: optim.Adam(w, 0.02, weight_decay=0.1),
         lambda w: torch.optim.Adam(w, 0.02, weight_decay=0.1),

@@ -406,6 +406,14 @@ def test_half_floats_rounded_to_places_they_do_not_hold(decimals: int) -> None:
     assert Tensor(x.numpy()).round(decimals=decimals).tolist() == x.round(decimals=decimals).tolist()
 
 
+def test_numbers_in_texts() -> None:
+    """A tensor without axes is formatted as its number, as PyTorch has it."""
+    assert (f"{Tensor(1.25):.1f}", f"{Tensor([3, 4]).sum():>4d}") == ("1.2", "   7")
+    assert f"{Tensor([1.0])}" == repr(Tensor([1.0]))
+    with pytest.raises(TypeError, match=re.escape("format: '.1f' is for one number, not for a tensor of shape (2,)")):
+        f"{Tensor([1.0, 2.0]):.1f}"
+
+
 def test_views_from_no_offset() -> None:
     assert Tensor([[1, 2], [3, 4]]).as_strided((2,), (2,), None).tolist() == [1, 3]
 

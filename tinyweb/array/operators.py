@@ -118,6 +118,15 @@ class Operators(Division):
             raise TypeError(f"only integer tensors of one element can be an index, got {self.dtype.name}")
         return int(self.item())
 
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        if self.shape:
+            raise TypeError(
+                f"format: {spec!r} is for one number, not for a tensor of shape {self.shape}: use .tolist()"
+            )
+        return format(self.item(), spec)
+
     def __lt__(self, o: Any) -> Self:
         return self.less(o)
 

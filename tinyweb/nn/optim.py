@@ -192,6 +192,36 @@ class AdamW(_Moments):
         return [self.mean[i], self.square[i]]
 
 
+class RMSprop(Optimizer):
+    """Gradients over the root of a running mean of their squares (Tieleman and Hinton 2012), with momentum if asked
+    for; `centered`: over their running deviation (Graves 2013)."""
+
+    def __init__(
+        self, parameters: Iterable[Tensor], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
+        weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False,
+    ):  # fmt: skip
+        super().__init__(parameters, lr)
+        _at_least("RMSprop", alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        self.alpha, self.eps, self.weight_decay, self.momentum = alpha, eps, weight_decay, momentum
+        self.square = self._memory()
+        self.mean = self._memory() if centered else []
+        self.velocity = self._memory() if momentum else []
+
+    def _update(self, i: int, p: Tensor, g: Tensor) -> list[Tensor]:
+        if self.weight_decay:
+            g = g + p.detach() * self.weight_decay
+        kept = [memory[i] for memory in (self.square, self.mean, self.velocity) if memory]
+        spread = self.square[i].assign(self.square[i] * self.alpha + g * g * (1 - self.alpha))
+        if self.mean:
+            mean = self.mean[i].assign(self.mean[i] * self.alpha + g * (1 - self.alpha))
+            spread = spread - mean * mean
+        step = g / (spread.sqrt() + self.eps)
+        if self.velocity:
+            step = self.velocity[i].assign(self.velocity[i] * self.momentum + step)
+        self._write(p, p.detach() - self.lr * step)
+        return kept
+
+
 class LAMB(_Moments):
     """Layer-wise adaptive moments for large batches (You et al. 2020): Adam's step, decoupled weight decay included, is
     scaled by |parameter| / |step|, each parameter for itself; by 1 where one of them is zero."""
