@@ -103,6 +103,20 @@ class Builder:
         if actions := fuses(self.kernel):
             self.rewrite(*actions)
 
+    def delinearize(self, among: Callable[[Analysis], Iterable[UOp]], least: int = 2) -> None:
+        """An axis i becomes i // n and i % n, for each n of `least` steps or more that something `among` the kernel's
+        nodes divides it by: choices are then of whole axes, loads follow one, and the groups of a convolution are one.
+        """
+        found: list[tuple[int, UOp]] = []
+        for u in {x for root in among(self.k) for x in root.toposort()}:
+            if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] in self.k.outputs and u.src[1].op is Ops.CONST:
+                n, size = int(u.src[1].arg), self.k.exact(u.src[0])
+                found += [(n, u.src[0])] if isinstance(size, int) and least <= n < size and size % n == 0 else []
+        n, r = max(found, key=lambda f: (f[0], f[1].arg.order), default=(0, None))
+        if r is not None and self.attempt(Split(r.arg.name, n)):
+            self.rewrite()
+            self.delinearize(among, least)
+
     @property
     def shares(self) -> bool:
         """Whether there is work for all workers, who may store side by side."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from math import gcd
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, below
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index
 from tinyweb.graph.optimize.action import find_axis
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis, fewest_steps
@@ -34,7 +35,8 @@ def schedule_for_c(b: Builder) -> bool:
     b.fuse()
     divide(b)
     if b.k.dominant is None:
-        delinearize(b)
+        lanes = b.target.vector_lanes
+        b.delinearize(partial(scattered, lanes=lanes), lanes)
         elementwise(b, b.k.outputs, 2 * b.target.vector_lanes)
         share(b)
     elif not sum_of_rows(b, b.k.dominant) and not windows(b, b.k.dominant):
@@ -74,28 +76,11 @@ def divide(b: Builder) -> None:
         b.rewrite(Divide(r.arg.name, at, blocks), Bind(f"{r.arg.name}.block", AxisKind.GRID))
 
 
-def delinearize(b: Builder) -> None:
-    """An axis i of which loads know only i // n and i % n, as of what is repeated or interleaved, becomes these two,
-    where one of them is long enough for vectors."""
-    k = b.k
-    if k.in_place or k.pointer_chasing:
-        return
-    for r in k.outputs:
-        sizes, size = _divisors(k, r), k.exact(r)
-        n = next(iter(sizes), 1)
-        if len(sizes) == 1 and isinstance(size, int) and size % n == 0 and size > n >= b.target.vector_lanes:
-            b.attempt(Split(r.arg.name, n))
-    b.rewrite()
-
-
-def _divisors(k: Analysis, r: UOp) -> set[int]:
-    """The numbers that loads divide an axis by; none if one reads it otherwise, or nothing is computed of it."""
-
-    def divides(u: UOp) -> bool:
-        return u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r and u.src[1].op is Ops.CONST
-
-    read = [*below((s for u in k.nodes if u.op is Ops.LOAD for s in u.src[1:]), lambda u: not divides(u))]
-    return set() if r in read else {u.src[1].arg for u in read if divides(u)}
+def scattered(k: Analysis, lanes: int) -> Iterable[UOp]:
+    """Indices of loads that no vectors follow; none where lanes would wait for each other."""
+    plain = not k.in_place and not k.pointer_chasing
+    loads = (u for u in k.nodes if u.op is Ops.LOAD and plain)
+    return (s for u in loads if not any(k.follows(u, r, lanes, False) for r in k.outputs) for s in u.src[1:])
 
 
 def elementwise(b: Builder, axes: list[UOp], most: int) -> None:

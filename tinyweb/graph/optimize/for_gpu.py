@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise, product
 from math import gcd, prod
 
@@ -74,7 +74,7 @@ def elementwise(b: Builder) -> None:
 
 def divide(b: Builder) -> list[str]:
     """What is joined along an axis: a thread has places in all of the parts, and chooses nothing. The parts' axes."""
-    delinearize(b, chosen)
+    b.delinearize(chosen)
     parts: list[str] = []
     for name in [r.arg.name for r in b.k.outputs]:
         k = b.k
@@ -89,20 +89,6 @@ def divide(b: Builder) -> list[str]:
             b.rewrite(*actions)
             parts += [f"{r.arg.name}.{i}" for i in range(len(at) + 1)]
     return parts
-
-
-def delinearize(b: Builder, among: Callable[[Analysis], Iterable[UOp]]) -> None:
-    """An axis i becomes i // n and i % n where something `among` the kernel's nodes follows one of them: choices are
-    then of whole axes, and so are the groups of a convolution."""
-    k, found = b.k, list[tuple[int, UOp]]()
-    for u in {x for root in among(k) for x in root.toposort()}:
-        if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] in k.outputs and u.src[1].op is Ops.CONST:
-            n, size = int(u.src[1].arg), k.exact(u.src[0])
-            found += [(n, u.src[0])] if isinstance(size, int) and 1 < n < size and size % n == 0 else []
-    n, r = max(found, key=lambda f: (f[0], f[1].arg.order), default=(0, None))
-    if r is not None and b.attempt(Split(r.arg.name, n)):
-        b.rewrite()
-        delinearize(b, among)
 
 
 def chosen(k: Analysis) -> Iterable[UOp]:
@@ -158,7 +144,7 @@ def reduction(b: Builder, dominant: UOp) -> None:
     if product_in_registers(b):
         grid_of_tiles(b, b.loops(b.k.outputs))
         return
-    delinearize(b, multiplied)
+    b.delinearize(multiplied)
     if actions := instructions(b, b.k.dominant or dominant):
         b.rewrite(*actions)
     dominant = b.k.dominant or dominant
