@@ -259,14 +259,11 @@ def reduction(b: Builder, dominant: UOp) -> None:
             b.tile(r.arg.name, factor, AxisKind.UNROLL)
             budget //= max(factor, 1)
     along_rows(b, k.reduces, set(bound))
-    if apart and axis not in k.outputs:
-        mark = b.mark()
-        elementwise(b, apart, width)
-        if not reused(b, apart):
-            b.back(mark)
-            elementwise(b, apart, 2 * lanes)
-    else:
-        reused(b, apart)
+    written, mark = [] if axis in k.outputs else apart, b.mark()
+    elementwise(b, written, width)
+    if not reused(b, apart):
+        b.back(mark)
+        elementwise(b, written, 2 * lanes)
     # no reduction is computed again for every step of a loop that it does not depend on
     loops = [r for r in k.outputs if b.left(r)]
     nest = sorted(loops, key=lambda r: r in apart)
@@ -285,19 +282,14 @@ def along_rows(b: Builder, reduces: Sequence[UOp], done: set[UOp]) -> None:
     """Vectors along what reductions go over, where that is not `done` yet."""
     for u in reduces:
         rest = [r for r in u.src[1:] if r not in done]
-        if rest:
-            b.vector(*vector_axis(b, b.k.loads_of(u), rest, []))
-            done.update(rest)
+        b.vector(*vector_axis(b, b.k.loads_of(u), rest, []))
+        done.update(rest)
 
 
 def reused(b: Builder, apart: list[UOp]) -> bool:
     """Whether something of a row, which stays cached, is computed once for sums over it and for what is stored."""
-    mark = b.mark()
-    if any([b.attempt(Reuse(r.arg.name)) for r in apart]):
-        if staged_bytes(b.kernel, Space.REGISTER) <= b.target.cache_bytes:
-            return True
-        b.back(mark)
-    return False
+    some = [b.attempt(Reuse(r.arg.name)) for r in apart]
+    return any(some) and staged_bytes(b.kernel, Space.REGISTER) <= b.target.cache_bytes
 
 
 # -- vectors and registers --------------------------------------------------------------------------------------

@@ -52,9 +52,7 @@ def schedule_for_softmax(b: Builder) -> bool:
 
 def _fits(k: Analysis, softmax: Softmax) -> bool:
     columns = softmax.columns
-    if not k.constant(*columns) or k.volume(columns) > WIDEST:
-        return False
-    return len(k.reduces) >= 3 and not any(r.arg.reduce for r in softmax.rows)
+    return k.constant(*columns) and k.volume(columns) <= WIDEST and not any(r.arg.reduce for r in softmax.rows)
 
 
 # -- what is asked of a softmax ---------------------------------------------------------------------------------
