@@ -10,7 +10,7 @@ added in the order that is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
@@ -151,6 +151,15 @@ def horner(coefficients: Sequence[float], x: UOp) -> UOp:
     for c in reversed(coefficients[:-1]):
         total = muladd(total, x, c)
     return total
+
+
+def odd(x: UOp, coefficients: Mapping[DType, Sequence[float]], limit: float, far: UOp) -> UOp:
+    """x + x³ · p(x²) of a magnitude below a limit, and above it `far`, which gets the sign of x."""
+    f, size = format_of(x), size_bits(x)
+    a = size.bitcast(x.dtype)
+    z = a * a
+    near = muladd(a * z, horner(coefficients[x.dtype], z), a)
+    return is_nan(size, f).where(x, with_sign(below(size, f, limit).where(near, far), sign_bit(x)))
 
 
 def cut(x: UOp) -> UOp:

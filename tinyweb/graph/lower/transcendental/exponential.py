@@ -18,13 +18,12 @@ from tinyweb.graph.lower.transcendental.build import (
     horner,
     is_nan,
     muladd,
+    odd,
     opaque,
     power_of_two,
     quotient,
     scale,
-    sign_bit,
     size_bits,
-    with_sign,
 )
 
 F32, F64 = dtypes.float32, dtypes.float64
@@ -103,13 +102,8 @@ def expm1(x: UOp, exact: bool) -> UOp:
 
 
 def sinh(x: UOp, exact: bool) -> UOp:
-    f, size = format_of(x), size_bits(x)
-    a = size.bitcast(x.dtype)
-    z = a * a
-    near = muladd(a * z, horner(SINH[x.dtype], z), a)
     grown, shrunk = _halves_of_exponentials(x, exact)
-    far = grown - shrunk
-    return is_nan(size, f).where(x, with_sign(below(size, f, 1.0).where(near, far), sign_bit(x)))
+    return odd(x, SINH, 1.0, grown - shrunk)
 
 
 def cosh(x: UOp, exact: bool) -> UOp:
@@ -129,11 +123,7 @@ def _halves_of_exponentials(x: UOp, exact: bool) -> tuple[UOp, UOp]:
 def tanh(x: UOp, exact: bool) -> UOp:
     """1 - 2 / (exp(2|x|) + 1) away from zero."""
     f, size = format_of(x), size_bits(x)
-    a = size.bitcast(x.dtype)
-    z = a * a
-    near = muladd(a * z, horner(TANH[x.dtype], z), a)
     limit = 0.5 * (f.mantissa + 3)  # beyond it the result rounds to 1
-    n, q = exponent_and_rest(below(size, f, limit).where(a, x.lift(limit)) * 2.0, exact)
+    n, q = exponent_and_rest(below(size, f, limit).where(size.bitcast(x.dtype), x.lift(limit)) * 2.0, exact)
     grown = (q + 1.0) * power_of_two(n, f)
-    far = 1.0 - quotient(x.lift(2.0), grown + 1.0, exact)
-    return is_nan(size, f).where(x, with_sign(below(size, f, 0.625).where(near, far), sign_bit(x)))
+    return odd(x, TANH, 0.625, 1.0 - quotient(x.lift(2.0), grown + 1.0, exact))

@@ -15,6 +15,7 @@ from tinyweb.graph.lower.transcendental.build import (
     horner,
     is_nan,
     muladd,
+    odd,
     opaque,
     power_of_two,
     quotient,
@@ -166,12 +167,7 @@ def _corrected(u: UOp, lost: UOp) -> tuple[UOp, UOp, UOp]:
 
 def asinh(x: UOp, exact: bool) -> UOp:
     """log(|x| + sqrt(x**2 + 1)) away from zero."""
-    f, size = format_of(x), size_bits(x)
-    a = size.bitcast(x.dtype)
-    z = a * a
-    near = muladd(a * z, horner(ASINH[x.dtype], z), a)
-    value = below(size, f, 0.5).where(near, _log_of_root(x, 1.0, exact))
-    return is_nan(size, f).where(x, with_sign(value, sign_bit(x)))
+    return odd(x, ASINH, 0.5, _log_of_root(x, 1.0, exact))
 
 
 def acosh(x: UOp, exact: bool) -> UOp:
