@@ -343,14 +343,9 @@ def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
     if row.src[0] is not maximum.src[1].src[0]:
         return None
     value, divisors = u.src[0], []
-    found = None
     rebuild: list[tuple[UOp, int]] = []
-    while found is None:
-        # down to the exponential, past what it is multiplied with
-        at = None
-        if value.op is Ops.EXP and value.src[0].op is Ops.ADD:
-            found = value
-            break
+    # down to the exponential, past what it is multiplied with
+    while value.op is not Ops.EXP or value.src[0].op is not Ops.ADD:
         varying = [i for i, s in enumerate(value.src) if maximum in _below(s) and row in s.ranges]
         if len(varying) != 1:
             return None
@@ -371,6 +366,7 @@ def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
             return None
         rebuild.append((value, at))
         value = value.src[at]
+    found = value
     score, less = found.src[0].src
     if less.op is not Ops.NEG or less.src[0] not in subtracted:
         score, less = less, score
@@ -378,10 +374,8 @@ def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
         return None
     if row in less.ranges or not alike(maximum.src[0], score, maximum.src[1], row):
         return None
-    value = found
     for node, at in reversed(rebuild):
-        src = (*node.src[:at], value, *node.src[at + 1 :])
-        value = node.replace(src=src)
+        value = node.replace(src=(*node.src[:at], value, *node.src[at + 1 :]))
     return Weighted(u, less.src[0], found, value, tuple(divisors), row)
 
 
