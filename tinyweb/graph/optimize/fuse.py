@@ -47,32 +47,27 @@ class Fuse(Action):
 def fuses(kernel: UOp) -> list[Fuse]:
     """What makes one axis of all that every access walks over as one."""
     actions: list[Fuse] = []
-    while found := next(((f, k) for f in _neighbours(kernel) if (k := walked_as_one(kernel, f)) is not None), None):
+    while found := next(_walked_as_one(kernel), None):
         actions.append(found[0])
         kernel = found[1]
     return actions
 
 
-def _neighbours(kernel: UOp) -> Iterator[Fuse]:
-    loops = loops_of(kernel)
-    sums = [u.src[1:] for u in kernel.toposort() if u.op is Ops.REDUCE]
-    for a, b in pairwise(() if loops.stages else loops.ranges):
-        plain = all(r.arg.kind is AxisKind.LOOP and r.src[0].op is Ops.CONST for r in (a, b))
-        if plain and a.arg.reduce == b.arg.reduce and all((a in s) == (b in s) for s in sums):
-            yield Fuse(a.arg.name, b.arg.name)
-
-
-def walked_as_one(kernel: UOp, fuse: Fuse) -> UOp | None:
-    """The kernel with two axes fused, if that leaves no division: all that depends on them steps evenly."""
-    pair = find_axis(kernel, fuse.axis), find_axis(kernel, fuse.inner)
-    for u in kernel.toposort():
-        if u.op in (Ops.LOAD, Ops.STORE) and any(r in u.src[1].ranges for r in pair):
-            outer, inner = (split_by(u.src[1], r) for r in pair)
-            if outer is None or inner is None or outer[0] != inner[0] * int(pair[1].src[0].arg):
-                return None
-    whole = fuse.apply(kernel)
-    # the axis may be gone: of single steps nothing is left
-    left = [r for r in ranges_of(whole) if r.arg.name == fuse.axis]
-    if any(u.op in (Ops.FLOORDIV, Ops.MOD) and r in u.ranges for r in left for u in whole.toposort()):
-        return None
-    return whole
+def _walked_as_one(kernel: UOp) -> Iterator[tuple[Fuse, UOp]]:
+    """What fuses neighbouring axes so that no division is left, as all that depends on them steps evenly; and the
+    kernel then."""
+    accesses = [u.src[1] for u in kernel.toposort() if u.op in (Ops.LOAD, Ops.STORE)]
+    for outer, inner in pairwise(ranges_of(kernel)):
+        steps = ((split_by(u, outer), split_by(u, inner)) for u in accesses if {outer, inner} & u.ranges)
+        size = axis_size(inner)
+        if not isinstance(size, int) or not all(a and b and a[0] == b[0] * size for a, b in steps):
+            continue
+        fuse = Fuse(outer.arg.name, inner.arg.name)
+        try:
+            whole = fuse.apply(kernel)
+        except ScheduleError:
+            continue
+        # the axis may be gone: of single steps nothing is left
+        left = [r for r in ranges_of(whole) if r.arg.name == fuse.axis]
+        if not any(u.op in (Ops.FLOORDIV, Ops.MOD) and r in u.ranges for r in left for u in whole.toposort()):
+            yield fuse, whole
