@@ -24,6 +24,11 @@ LAYERS: list[tuple[str, tuple[Any, ...], tuple[np.ndarray, ...], dict[str, Any]]
     ("Bilinear", (4, 3, 5), (data(2, 4), data(2, 3)), {}),
     ("Embedding", (5, 3), (IDS,), {}),
     ("Embedding", (5, 3), (IDS,), {"padding_idx": 4}),
+    ("EmbeddingBag", (5, 3), (IDS,), {}),
+    ("EmbeddingBag", (5, 3), (IDS,), {"mode": "max", "padding_idx": 2}),
+    ("EmbeddingBag", (5, 3), (IDS.reshape(-1), np.array([0, 1, 1, 4], np.int32)), {"mode": "sum", "padding_idx": 4}),
+    ("EmbeddingBag", (5, 3), (IDS.reshape(-1), np.array([0, 2, 2, 6], np.int32)), {"padding_idx": 4}),
+    ("EmbeddingBag", (5, 3), (IDS.reshape(-1), np.array([0, 3, 6], np.int32)), {"mode": "max"}),
     ("Conv1d", (4, 6, 3), (LINE,), {"stride": 2, "padding": 1}),
     ("Conv1d", (4, 6, 3), (LINE,), {"padding": 2, "padding_mode": "reflect"}),
     ("Conv2d", (4, 6, 3), (PLANE,), {"padding": "same", "groups": 2}),
@@ -147,6 +152,22 @@ def test_initial_weights(name: str, arguments: tuple[int, ...], bounds: dict[str
 def test_initial_embeddings(library: Any) -> None:
     values = library.Embedding(100, 30).weight.detach().numpy()
     assert distance(values, normal) < distance_bound(values.size)
+
+
+def test_weights_of_bags() -> None:
+    ours, theirs = nn.EmbeddingBag(5, 3, mode="sum"), torch.nn.EmbeddingBag(5, 3, mode="sum")
+    theirs.load_state_dict({"weight": torch.from_numpy(np.array(ours.weight.numpy()))})
+    given = data(2, 3)
+    want = theirs(torch.from_numpy(IDS), per_sample_weights=torch.from_numpy(given)).detach().numpy()
+    got = ours(Tensor(IDS), per_sample_weights=Tensor(given))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-6)
+    for wrong, says in (
+        (lambda: nn.EmbeddingBag(5, 3, mode="median"), "mode must be mean, sum or max"),
+        (lambda: ours(Tensor(IDS), Tensor([0])), r"with offsets, got \(2, 3\)"),
+        (lambda: nn.EmbeddingBag(5, 3)(Tensor(IDS), None, Tensor(given)), "per_sample_weights are for mode sum"),
+    ):
+        with pytest.raises(ValueError, match=f"EmbeddingBag: .*{says}"):
+            wrong()
 
 
 def test_wrong_borders() -> None:

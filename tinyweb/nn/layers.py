@@ -125,6 +125,44 @@ class Embedding:
         return self.weight.tensors() if isinstance(self.weight, QuantizedWeight) else {"weight": self.weight}
 
 
+class EmbeddingBag:
+    """Rows of a table by id, of which each bag's `mode` is kept: "mean", "sum" or "max". `weight` is (rows, width).
+
+    Ids (N, K) are N bags: (N, width). Ids (n,) are as many bags as `offsets` says where one begins. A bag without ids
+    is zero. The row `padding_idx` begins at zero, is not learned, and does not count. `per_sample_weights`, as many as
+    ids, are factors of rows that are summed.
+    """
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, *, mode: str = "mean", padding_idx: int | None = None,
+        device: str | None = None, dtype: DType = dtypes.float32,
+    ):  # fmt: skip
+        if mode not in ("mean", "sum", "max"):
+            raise ValueError(f"EmbeddingBag: mode must be mean, sum or max, got {mode!r}")
+        table = Embedding(num_embeddings, embedding_dim, padding_idx, device=device, dtype=dtype)
+        assert isinstance(table.weight, Tensor)
+        self.weight, self.mode = table.weight, mode
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+
+    def __call__(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        if ids.ndim != (2 if offsets is None else 1):
+            raise ValueError(f"EmbeddingBag: ids are (bags, K), or (n,) with offsets, got {ids.shape}")
+        if per_sample_weights is not None and (self.mode != "sum" or per_sample_weights.shape != ids.shape):
+            raise ValueError(f"EmbeddingBag: per_sample_weights are for mode sum, of the ids' shape {ids.shape}")
+        rows = self.weight.embedding(ids, self.padding_idx).float()
+        held = ids.ones_like(dtypes.bool) if self.padding_idx is None else ids != self.padding_idx
+        if offsets is not None:  # which ids each bag has: (bags, n)
+            begun = Tensor.arange(len(ids), device=ids.device).unsqueeze(1) >= offsets
+            held = held & (begun.int().sum(1) - 1 == Tensor.arange(len(offsets), device=ids.device).unsqueeze(1))
+        if self.mode == "max":
+            best = held.unsqueeze(-1).where(rows, -math.inf).max(1)
+            return held.any(1).unsqueeze(-1).where(best, 0.0)
+        factors = held.float() if per_sample_weights is None else held.where(per_sample_weights, 0.0)
+        if self.mode == "mean":
+            factors = factors / held.float().sum(1, keepdim=True).maximum(1)
+        return (factors.unsqueeze(-1) * rows).sum(1)
+
+
 class Sequential(list[Callable[[Any], Any]]):
     """Layers (anything that can be called) one after the other; it is a list of them."""
 
