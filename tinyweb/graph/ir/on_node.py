@@ -29,7 +29,14 @@ class graph_property(Generic[T]):
     @overload
     def __get__(self, u: UOp, owner: type[UOp]) -> T: ...
     def __get__(self, u: UOp | None, owner: type[UOp]) -> graph_property[T] | T:
-        return self if u is None else on_node(u, self.name, self.function, self.through)
+        if u is None:
+            return self
+        name = self.name
+        for s in u.src:
+            if name not in s.__dict__:
+                return on_node(u, name, self.function, self.through)
+        value = u.__dict__[name] = self.function(u)  # as most often, for graphs are built from the leaves up
+        return value
 
 
 def on_node(u: UOp, name: str, function: Callable[[UOp], T], through: Callable[[UOp], bool] | None = None) -> T:
@@ -38,12 +45,6 @@ def on_node(u: UOp, name: str, function: Callable[[UOp], T], through: Callable[[
         known: T = u.__dict__[name]
         return known
     rest = iter(u.src)
-    for s in u.src:
-        if name not in s.__dict__ and (through is None or through(s)):
-            break
-    else:  # as most often, for graphs are built from the leaves up
-        value = u.__dict__[name] = function(u)
-        return value
     above: list[tuple[UOp, Iterator[UOp]]] = []
     while True:
         for s in rest:

@@ -126,9 +126,7 @@ class UOp:
         if self.op is not Ops.SINK:
             return toposort([self])
         # many analyses walk over the same kernel; no node holds itself: it would never be freed at once
-        below = self.__dict__.get("_below")
-        if below is None:
-            below = self.__dict__["_below"] = toposort(self.src)
+        below = self.__dict__.get("_below") or self.__dict__.setdefault("_below", toposort(self.src))
         return [*below, self]
 
     @graph_property
@@ -140,12 +138,16 @@ class UOp:
             return ()
         # memory does not count: only where it is read
         src = self.src if self.op is not Ops.LOAD or self.src[0].op is Ops.STAGE else self.src[1:]
-        among = {lanes for s in src if (lanes := s.lanes)}
-        if len(among) < 2 and self.op not in (Ops.REDUCE, Ops.STAGE):
-            return among.pop() if among else ()
-        found = {r for lanes in among for r in lanes}
-        if self.op in (Ops.REDUCE, Ops.STAGE) and len(self.src) > 1:
-            found.difference_update(self.src[1:])
+        one: tuple[UOp, ...] = ()
+        for s in src:
+            if (lanes := s.lanes) and lanes != one:
+                if one:
+                    break
+                one = lanes
+        else:  # most nodes vary over what one of their sources varies over, or over nothing
+            if not one or self.op not in (Ops.REDUCE, Ops.STAGE):
+                return one
+        found = {r for s in src for r in s.lanes}.difference(self.src[1:] if self.op in (Ops.REDUCE, Ops.STAGE) else ())
         return tuple(sorted(found, key=lambda r: (r.arg.order, r.arg.name)))
 
     @graph_property
@@ -274,10 +276,8 @@ class UOp:
                 value &= (1 << dtype.bits) - 1
                 if dtype.is_signed and value >> (dtype.bits - 1):
                     value -= 1 << dtype.bits
-        elif dtype.is_float:
-            value = float(value)
         else:
-            value = bool(value)
+            value = float(value) if dtype.is_float else bool(value)
         return UOp(Ops.CONST, dtype, (), value)
 
     def lift(self, value: Size | float | bool) -> UOp:
