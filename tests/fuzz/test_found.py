@@ -138,3 +138,18 @@ def test_attention_over_no_keys_is_zero(device: str) -> None:
             for f in found:  # each a kernel of its own
                 f.realize()
             assert all(((f - (length > 0)).abs() < 1e-4).all().item() for f in found)
+
+
+@DEVICES
+@pytest.mark.parametrize("shape", [(20, 61), (33, 100), (10, 40)])
+def test_what_is_computed_twice_is_the_same_number(device: str, shape: tuple[int, int]) -> None:
+    """The larger of neighbours, which are sums of two products, is equal to one of them: as in edge detection."""
+    x = Tensor(np.random.default_rng(0).standard_normal(shape, np.float32), device=device)[None, None]
+    right, below = x[..., 1:-1, 2:] - x[..., 1:-1, :-2], x[..., 2:, 1:-1] - x[..., :-2, 1:-1]
+    steep = right.square() + below.square()
+    found = (steep.max_pool2d(3, stride=1, padding=1) == steep).numpy()
+    values = steep.numpy()
+    border = np.pad(values, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-1)
+    rows, columns = values.shape[2:]
+    windows = [border[:, :, i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
+    np.testing.assert_array_equal(found, np.max(windows, 0) == values)

@@ -31,6 +31,7 @@ class Target:
     storage: frozenset[DType]  # types memory can be declared as; others are packed into uint32 words
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
     exp2_digits: int = 0  # binary digits that the hardware's own 2ˣ has; 0: there is none
+    fuses: bool = False  # a · b + c is one operation, which is rounded once
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     vector_registers: int = 16
     busy_threads: int = BUSY_THREADS  # of a GPU that keep it busy
@@ -127,7 +128,11 @@ I8MM = ("mma_2x2x8_i8", *DOTPROD)
 
 
 def cpu_target(
-    lanes: int = 8, threads: int = 1, registers: int | None = None, instructions: tuple[str, ...] = VNNI
+    lanes: int = 8,
+    threads: int = 1,
+    registers: int | None = None,
+    instructions: tuple[str, ...] = VNNI,
+    fuses: bool = True,
 ) -> Target:
     """Native C through Clang; as many vector registers as processors with such lanes have on x86."""
     storage = _ALL_C | {dtypes.float16}
@@ -136,6 +141,7 @@ def cpu_target(
         "cpu", "c", lanes, 16, _ALL_C, storage, branches=True, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers, tile_sums=12 if registers == 16 else 25, lane_shifts=lanes >= 8 or registers == 32,
         masked_loads=lanes >= 8, prefetch_bytes=4096, instructions=instructions, max_buffers=POINTERS,
+        fuses=fuses,
     )  # fmt: skip
 
 

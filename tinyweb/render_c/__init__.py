@@ -39,7 +39,16 @@ PREFETCH = """\
 #define PREFETCH(address) __builtin_prefetch(address);
 #endif
 """
-MACROS = {"ROLLED": ROLLED, "PREFETCH": PREFETCH}
+
+# Rounded once; Clang 16 lacks it for vectors.
+MULADD = """\
+#if __has_builtin(__builtin_elementwise_fma)
+#define MULADD __builtin_elementwise_fma
+#else
+#define MULADD(a, b, c) ((a) * (b) + (c))
+#endif
+"""
+MACROS = {"ROLLED": ROLLED, "PREFETCH": PREFETCH, "MULADD": MULADD}
 
 
 def kernel_functions(

@@ -252,6 +252,8 @@ def _where(k: KernelText, u: UOp) -> str:
 
 def _muladd(k: KernelText, u: UOp) -> str:
     a, b, c = (k.x(s) for s in u.src)
+    if u.arg is not None:
+        return f"MULADD({', '.join(f'({x})' if '{' in x else x for x in (a, b, c))})"
     if u.dtype.is_float or u.dtype is dtypes.index:
         return _narrow(k, u, f"({a} * {b} + {c})")
     return _wrapping(k, u, "{} * {} + {}", a, b, c)

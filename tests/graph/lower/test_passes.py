@@ -42,10 +42,11 @@ from tinyweb.graph.lower.constructors import (
     splat,
     stack,
 )
+from tinyweb.graph.lower.fused import ONCE, fuse
 from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.optimize import Bind, Split, Stage, apply
-from tinyweb.graph.target import cpu_target, webgpu_target
+from tinyweb.graph.target import Target, cpu_target, webgpu_target
 
 F32, I32, U32, BOOL = dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool
 WEBGPU, CPU = webgpu_target(), cpu_target()
@@ -435,3 +436,29 @@ def test_the_most_buffers() -> None:
     assert len(lower(reading(8), WEBGPU).params) == 8
     with pytest.raises(ValueError, match=r"kernel \(no name\) uses 9 buffers; webgpu allows 8"):
         lower(reading(9), WEBGPU)
+
+
+# -- products that something is added to ------------------------------------------------------------------------------
+def test_products_with_a_sum_are_rounded_once() -> None:
+    """Also those with other users, the first of two, and what is subtracted: no choice is left to a compiler."""
+    a, b, c = (leaf(F32, i) for i in range(3))
+    product = a * b
+    for value, want in (
+        (product + c, (a, b, c)), (c + product, (a, b, c)), (c + -product, (-a, b, c)),
+        (product + b * c, (a, b, b * c)),
+    ):  # fmt: skip
+        for root in (value, product + value):
+            fused = fuse(root)
+            assert UOp(Ops.MULADD, F32, want, ONCE) in fused.toposort()
+            assert not any(u.op is Ops.ADD and any(s.op is Ops.MUL for s in u.src) for u in fused.toposort())
+    whole = leaf(I32) * leaf(I32) + leaf(I32)
+    assert fuse(whole) is whole
+
+
+@pytest.mark.parametrize("target", [CPU, replace(CPU, fuses=False)], ids=["fused", "apart"])
+def test_targets_fuse_or_do_not(target: Target) -> None:
+    out, x, y = (param(i, 64) for i in range(3))
+    (i,) = axes(64)
+    value = x.load(i) * y.load(i) + x.load(i) * x.load(i)
+    uops = lower(kernel(out.store(i, value)), target).uops
+    assert [u.arg for u in uops if u.op is Ops.MULADD] == [ONCE] * target.fuses

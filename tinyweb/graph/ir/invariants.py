@@ -124,8 +124,9 @@ common: tuple[Invariant, ...] = (
     needs(ONE, "this operation has one source", sources(1)),
     needs(TWO, "this operation has two sources", sources(2)),
     needs(THREE, "this operation has three sources", sources(3)),
-    needs(ELEMENTWISE - {Ops.LOOKUP}, "an elementwise operation has no arg, an EXP2 none or a number of digits",
-        lambda u: u.arg is None or (u.op is Ops.EXP2 and type(u.arg) is int and u.arg > 0)),
+    needs(ELEMENTWISE - {Ops.LOOKUP}, "an elementwise operation has no arg; EXP2 may have digits, MULADD \"once\"",
+        lambda u: u.arg is None or (u.op is Ops.EXP2 and type(u.arg) is int and u.arg > 0)
+        or (u.op is Ops.MULADD and u.arg == "once")),
     needs(Ops.LOOKUP, "LOOKUP is int32, of an integer within a table of 2, 4, 8 or 16 numbers", looks_up),
     needs(ELEMENTWISE, "an elementwise operation has a value, and so have its sources",
         lambda u: u.dtype is not dtypes.void and no_void_sources(u)),

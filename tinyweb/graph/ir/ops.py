@@ -128,7 +128,7 @@ class Ops(Enum):
     EQUAL = auto()  # → bool
     WHERE = auto()  # src: (bool, a, b)
     LOOKUP = auto()  # src: (integer within the table), arg TableArg: the number of its place, int32; not in programs
-    MULADD = auto()  # a * b + c; programs only, one rounding or two
+    MULADD = auto()  # a * b + c; programs only; arg: "once", rounded once, or None, once or twice
     DOT = auto()  # programs: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of uint4:
     #               (or, in C, uint8):
     #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:

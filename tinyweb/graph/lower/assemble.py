@@ -16,6 +16,7 @@ from tinyweb.graph.lower.conversion import convert_by_bits
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.devectorize import devectorize
 from tinyweb.graph.lower.entries import address_entries
+from tinyweb.graph.lower.fused import fuse
 from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.int64 import compare_words, split_int64
 from tinyweb.graph.lower.layouts import lay_out
@@ -55,6 +56,8 @@ def lower(kernel: UOp, target: Target) -> Program:
     effects = effects.replace(src=(*effects.src, *params))
     expanded, memory = devectorize(effects, target, arrays)
     expanded = convert_by_bits(split_int64(expanded, target), target)
+    if target.fuses:
+        expanded = fuse(expanded)
     if target.has_threads:
         expanded = swizzle(compare_words(choose_in_loads(expanded)))
     if target.vector_entries:

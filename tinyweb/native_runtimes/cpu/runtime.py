@@ -197,7 +197,9 @@ class CpuRuntime(Turns, Replaying):
         super().__init__()
         self.threads = threads if threads is not None else thread_count()
         registers = 32 if _is_arm() else None
-        self.target: Target = cpu_target(vector_lanes(), self.threads, registers, integer_products())
+        self.target: Target = cpu_target(
+            vector_lanes(), self.threads, registers, integer_products(), _is_arm() or "fma" in _processor_flags()
+        )
         self._pool: Pool | None = None
         self._spare: list[CpuBuffer] = []  # what was given back last at the end
         if hasattr(os, "register_at_fork"):  # Windows has no fork
