@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 import pytest
@@ -352,6 +353,30 @@ ERRORS = [
         "while threads fill memory",
     ),
 ]
+
+
+@pytest.mark.parametrize(("device", "target"), [("CPU", TARGETS[0]), *(pytest.param("WASM", t) for t in TARGETS[1:2])])
+@pytest.mark.parametrize(("height", "width"), [(6, 16), (12, 4), (5, 6), (16, 9), (8, 3)])
+def test_sums_over_two_axes_of_columns_stay_in_registers(device: str, target: Target, height: int, width: int) -> None:
+    """As in attention that all rows of an alignment share: a block's sums are as many as of one axis."""
+    q, k, v = (data(height, 40, 2, width, seed=i) for i in range(3))
+    tensors = [Tensor(x, device=device).realize() for x in (q, k, v)]
+
+    def attended() -> Tensor:
+        weights = Tensor.einsum("rihd,rjhd->hij", *tensors[:2]).mul(0.1).softmax(-1)
+        return Tensor.einsum("hij,rjhd->rihd", weights, tensors[2])
+
+    scores = np.einsum("rihd,rjhd->hij", q.astype(np.float64), k) * 0.1
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = np.einsum("hij,rjhd->rihd", weights / weights.sum(-1, keepdims=True), v)
+    np.testing.assert_allclose(attended().numpy(), want, atol=2e-5)
+    made = one_kernel(attended)
+    (online,) = (a for a in heuristic(made, target) if isinstance(a, Online))
+    nodes = optimize(made, target).toposort()
+    rows = {r for u in nodes if u.op is Ops.REDUCE and u.arg is Ops.MAX for r in u.lanes}
+    sums = (u for u in nodes if u.op is Ops.REDUCE and u.arg is Ops.ADD)
+    inner = [s for s in sums if any(r.arg.name.endswith(".sum1") or r.arg.name.endswith(".sum") for r in s.src[1:])]
+    assert inner and all(prod(r.vmax + 1 for r in s.lanes if r not in rows) <= online.columns for s in inner)
 
 
 @pytest.mark.parametrize(("schedule", "message"), ERRORS)

@@ -171,6 +171,31 @@ def test_parts_that_are_joined_get_no_memory_each() -> None:
     assert kernels(Tensor.cat([t(64, 32), t(64, 32)], 1) @ t(64, 64)) == 1
 
 
+def shifted(x: Tensor, size: int) -> list[Tensor]:
+    """Of the elements of (rows, columns, channels) the neighbours in a window, each as an array."""
+    rows, columns, _ = x.shape
+    border = x.pad(((size // 2, size // 2), (size // 2, size // 2), (0, 0)))
+    return [border[i : i + rows, j : j + columns] for i in range(size) for j in range(size)]
+
+
+@pytest.mark.parametrize(("parts", "columns", "launches"), [(2, 300, 1), (3, 5, 1), (3, 6, 2), (7, 3, 2)])
+def test_joins_of_many_parts_get_memory_where_they_are_read_often(parts: int, columns: int, launches: int) -> None:
+    """A join, not each of its parts with the others' places as a border."""
+    y = Tensor.cat([t(8, 4) for _ in range(parts)], 1) @ t(4 * parts, columns)
+    assert kernels(y) == launches
+    assert kernels(Tensor.stack(shifted(t(20, 21, 3), 5)).mean(0)) == 2
+
+
+def test_attention_to_neighbours_knows_which_part_each_step_reads() -> None:
+    """Scores of a row whose steps each begin another part of a join get memory; those of a cache and a token do not."""
+    q, k, v = (t(12, 13, 8) for _ in range(3))
+    keys, values = (Tensor.stack(shifted(x, 3), 2) for x in (k, v))
+    weights = (q[:, :, None] * keys).sum(-1).softmax(-1)
+    assert kernels((weights[..., None] * values).sum(2)) == 3
+    k, v = (t(4, 40, 8).cat(t(4, 1, 8), axis=1) for _ in range(2))
+    assert kernels((t(4, 1, 8) @ k.transpose(1, 2)).softmax(-1) @ v) == 1
+
+
 # -- thresholds -------------------------------------------------------------------------------------------------------
 def test_the_thresholds() -> None:
     assert (LAUNCH, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, STORED_FROM) == (16384, 16, 256, 7, 256)

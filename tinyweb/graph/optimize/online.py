@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import (
@@ -257,17 +258,27 @@ class _Steps:
         return stage_of(total, lanes).load(row_major(r for r, lane in self.inner.items() if lane in lanes))
 
     def _in_parts(self, total: UOp, number: int) -> UOp:
-        """A block's sum, part by part of a vector axis."""
-        width = self.action.columns
-        for r in total.ranges:
+        """A block's sum, part by part of its lanes, where there are more than are summed at a time: of the innermost
+        axis as many as fit, and so on outwards."""
+        lanes = [r for r in nested(total.ranges) if is_lane(r) and r not in self.softmax.rows]
+        left = self.action.columns
+        if not left or prod(r.src[0].arg for r in lanes) <= left:
+            return total
+        table: dict[UOp, UOp] = {}
+        ranges: list[UOp] = []
+        for axis, r in enumerate(reversed(lanes)):
             size = r.src[0].arg
-            if width and is_lane(r) and r not in self.softmax.rows and size > width:
-                self.action.require(size % width == 0, f"{size} columns are not divided by {width}")
-                name = f"part{number}"
-                part, lane = self._range(name, size // width), self._range(f"{name}.1", width, r.arg.kind)
-                value = substitute(total, {r: part * width + lane})
-                return stage_of(value, (part, lane)).load(r)
-        return total
+            self.action.require(len(lanes) > 1 or size % left == 0, f"{size} columns are not divided by {left}")
+            width = size if size <= left else math.gcd(size, left)
+            left //= width
+            name = f"part{number}{f'.axis{axis}' if axis else ''}"
+            own = [self._range(name, size // width)] if width < size else []
+            table[r] = own[0] * width if own else UOp.const(0, dtypes.index)
+            if width > 1:
+                own.append(lane := self._range(f"{name}.1", width, r.arg.kind))
+                table[r] = table[r] + lane if width < size else lane
+            ranges[:0] = own
+        return stage_of(substitute(total, table), ranges).load(row_major(lanes))
 
     def _parts(self) -> tuple[UOp, list[UOp], list[UOp]]:
         """How threads share a block: where the part at hand begins, the threads with a part each, and within a part the

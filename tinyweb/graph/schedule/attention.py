@@ -15,12 +15,28 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, Size, UOp, below, nested, numel_max, substitute, through
+from tinyweb.graph.ir import (
+    ELEMENTWISE,
+    MOVEMENT,
+    Ops,
+    Shape,
+    Size,
+    UOp,
+    below,
+    nested,
+    numel_max,
+    size_max,
+    substitute,
+    through,
+)
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
+from tinyweb.graph.schedule.joining import is_join, parts_of
 from tinyweb.graph.symbolic import simplify
 
 MOST_BETWEEN = 64  # nodes between scores and sum
+MOST_JOINS = 1 << 8  # nodes that are looked at for them
+PART = 4  # elements along a row of parts that it would better go through step by step
 WIDEST = 256  # sums beside each other, for each of which an accumulator is kept
 
 
@@ -41,8 +57,20 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
         if end.op is Ops.REDUCE:  # a sum along the row that was broadcast before
             rows, sums = numel_max(maximum.shape), numel_max(end.shape)
             fits = end.arg[0] is Ops.ADD and is_along(end, length) and any(u.op is Ops.EXP for u in between)
+            fits = fits and not _begins_parts(end.src[0], length)
             return [*between] if fits and rows < sums <= WIDEST * rows else []
     return []
+
+
+def _begins_parts(weighted: UOp, length: Size) -> bool:
+    """Whether a row of that length goes through joins of short parts, as a pixel's neighbours: sums that are written
+    out know which part each of their steps reads, a pass over a row finds out at each."""
+    plain = ELEMENTWISE | MOVEMENT
+    weights = [*islice(below([weighted], lambda x: x.op in plain), MOST_JOINS)]
+    products = [u.src[0] for u in weights if u.op is Ops.REDUCE]
+    nodes = chain(weights, islice(below(products, lambda x: x.op in plain), MOST_JOINS))
+    joins = (u for u in nodes if is_join(u) and any(same(n, length) for n in u.shape))
+    return any(PART * len(parts_of(u)) > size_max(length) for u in joins)
 
 
 def _meetings(scores: UOp, length: Size, post_dominators: PostDominators) -> Iterator[tuple[UOp, Mapping[UOp, object]]]:

@@ -35,6 +35,7 @@ from tinyweb.graph.schedule.attention import candidates, halves, reduced_away, w
 from tinyweb.graph.schedule.calls import MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
+from tinyweb.graph.schedule.joining import is_join, parts_of
 from tinyweb.graph.schedule.recomputation import (
     in_sums,
     is_summed,
@@ -77,11 +78,6 @@ class State:
     joined: bool = False  # more inputs than a kernel binds, of which constants along an axis say which an element reads
 
 
-def base_of(u: UOp) -> UOp:
-    """Below views that rename or repeat elements: it is the value itself that gets memory, each element once."""
-    return through(u, VIEWS)[1]
-
-
 def is_memory(u: UOp) -> bool:
     """Nodes that are memory already, or that always are."""
     return u.op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS)
@@ -112,12 +108,6 @@ def _comes_apart(u: UOp) -> bool:
 
 def _picks_rows(u: UOp) -> bool:
     return u.op is Ops.TAKE and size_prod(u.src[0].shape[u.arg + 1 :]) != 1
-
-
-def _is_join(u: UOp) -> bool:
-    """Whether a choice is one between the two sides of a constant step of an axis."""
-    sides = [base_of(s) for s in u.src[0].src] if u.op is Ops.WHERE and u.src[0].op is Ops.LESS else []
-    return [s.src[0].op if s.op is Ops.CAST else s.op for s in sides] == [Ops.IOTA, Ops.CONST]
 
 
 class Fusion:
@@ -282,19 +272,21 @@ class Fusion:
 
     def _store_borders(self, x: UOp) -> None:
         """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more; so
-        for rows that a gather picks, and for what a convolution steps to, whose elements lie apart."""
+        for joins of more than two parts, which are checked for each of them, rows that a gather picks, and what a
+        convolution steps to, whose elements lie apart."""
         todo, seen, size = [x], set[UOp](), numel_max(x.shape)
         while todo:
             u = todo.pop()
             if u in seen:
                 continue
             seen.add(u)
+            parts = parts_of(u)
             of = u.src[0] if u.op is Ops.PAD else u
-            stored = u.op is Ops.PAD or (size > LAUNCH and (_picks_rows(u) or _is_thinned(u)))
-            if stored and size >= self.checked_uses * numel_max(of.shape):
+            stored = u.op is Ops.PAD or len(parts) > 2 or (size > LAUNCH and (_picks_rows(u) or _is_thinned(u)))
+            if stored and size * len(parts) >= self.checked_uses * numel_max(of.shape):
                 self._realize(u)
             elif u.op in MOVEMENT or (u.op in ELEMENTWISE and numel_max(u.shape) == size):
-                todo.extend(u.src)
+                todo.extend(u.src if len(parts) == 1 else parts)
 
     def _is_summed(self, u: UOp) -> bool:
         return is_summed(u, self.post_dominators.users)
@@ -383,7 +375,7 @@ class Fusion:
         if len(every) <= self.max_inputs and all(st.kind is Kind.NONE for st in below):
             return State(transcendental=u.op in TRANSCENDENTAL or any(st.transcendental for st in below), inputs=every)
         same_join = all(st.joined and st.inputs == every for s in u.src if (st := self.state[s]).inputs)
-        joined = len(every) > self.max_inputs and (same_join or _is_join(u))
+        joined = len(every) > self.max_inputs and (same_join or is_join(u))
         joined = joined and all(self.state[s].kind is Kind.NONE for s in u.src)
         if len(every) > self.max_inputs and not joined:
             for s in sorted(dict.fromkeys(u.src), key=lambda s: -len(self.state[s].inputs)):
