@@ -196,6 +196,17 @@ def test_attention_to_neighbours_knows_which_part_each_step_reads() -> None:
     assert kernels((t(4, 1, 8) @ k.transpose(1, 2)).softmax(-1) @ v) == 1
 
 
+def test_weights_of_scores_in_memory_are_computed_once() -> None:
+    """Scores that something else needs too are no pass over products: their exponentials get memory before a sum."""
+    q, k, v = t(40, 8), t(60, 8), t(60, 24)
+    scores = q @ k.T
+    least = scores.topk(4)[0][:, -1:]
+    weights = scores.masked_fill(scores < least, -np.inf).softmax(-1)
+    calls = schedule([UOp(Ops.CONTIGUOUS, F32, ((weights @ v).uop,))]).calls
+    last = calls[-1].kernel.toposort()
+    assert not any(u.op in (Ops.EXP, Ops.EXP2) for u in last) and any(u.op is Ops.REDUCE for u in last)
+
+
 # -- thresholds -------------------------------------------------------------------------------------------------------
 def test_the_thresholds() -> None:
     assert (LAUNCH, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, STORED_FROM) == (16384, 16, 256, 7, 256)

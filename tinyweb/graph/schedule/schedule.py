@@ -221,9 +221,10 @@ def _repeated(fusion: Fusion, stores: Sequence[_Store], target: Target | type[Ta
         maxima = inside & fusion.attention
         held = inside & fusion.held
         if s.kernel is not None and (maxima or held):
-            again = repeats(s.form, s.kernel, target)
-            found |= maxima if again else set()
-            found |= held if again or held_rows(s.kernel, target) is None else set()
+            again, rows = repeats(s.form, s.kernel, target), held_rows(s.kernel, target) is not None
+            # scores that something else has put into memory: their exponentials are computed for every column
+            found |= maxima if again or not (rows or softmaxes(s.kernel)) else set()
+            found |= held if again or not rows else set()
     return frozenset(found)
 
 
