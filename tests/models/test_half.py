@@ -48,9 +48,10 @@ def ids(model_folder: Path) -> np.ndarray:
     return np.array([Tokenizer.from_folder(open_model(model_folder)).encode(PROMPT)[:64]], np.int32)
 
 
-def test_logits(model_folder: Path, ids: np.ndarray) -> None:
+@pytest.mark.parametrize("quant", ["f16", "q8", "q4"])
+def test_logits(model_folder: Path, ids: np.ndarray, quant: str) -> None:
     """Differ as roundings of half floats do, far less than of other weights; a few tokens not at all."""
-    exact, half = (load(model_folder, "f16", device="CPU", activations=a) for a in ("float", "half"))
+    exact, half = (load(model_folder, quant, device="CPU", activations=a) for a in ("float", "half"))
     want, got = (model(Tensor(ids, device="CPU")).numpy() for model in (exact, half))
     assert 0 < np.abs(got - want).max() < 0.02 * want.std()
     assert ids.shape[1] >= 16
@@ -97,11 +98,12 @@ def fragments(model: Decoder, target: Target, tokens: int) -> list[bool]:
     return [any(isinstance(u.arg, Fragments) for u in p.uops) for p in programs]
 
 
+@pytest.mark.parametrize("quant", ["f16", "q8", "q4"])
 @pytest.mark.parametrize("chip", ["sm_90", *(pytest.param(c, marks=pytest.mark.slow) for c in ("gfx942", "gfx1201"))])
-def test_prompts_are_read_by_matrices(model_folder: Path, chip: str) -> None:
+def test_prompts_are_read_by_matrices(model_folder: Path, chip: str, quant: str) -> None:
     """The projections and both products of attention, in every layer: 5 kernels, but of the last layer, whose last
     token alone goes on, fewer. A token is none of it, and takes the kernels that it took."""
-    model = load(model_folder, "f16", device="CPU", activations="half")
+    model = load(model_folder, quant, device="CPU", activations="half")
     prompt, token = fragments(model, TARGETS[chip], 64), fragments(model, TARGETS[chip], 1)
     assert sum(prompt) >= 5 * (len(model.config.layers) - 1) + 2
     assert not any(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,40 @@ def check(device: str, kind: str, bits: int, group: int = GROUP, subnormal: bool
         largest = (np.abs(x).astype(np.float64) @ np.abs(dense).T.astype(np.float64)).max(0) + 1e-37
         for how, got in both.items():
             assert (np.abs(got.numpy() - want) <= 2e-6 * largest).all(), (how, len(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("middle", 4), ("middle", 8), ("zeros", 2), ("two levels", 5), ("powers", 4)]
+)
+@pytest.mark.parametrize("activations", ["half", "scaled-half"])
+def test_halves(kind: str, bits: int, activations: str) -> None:
+    """Both factors are rounded to float16, but of few rows, and where scales are powers of two, which that may not
+    reach."""
+    q, dense = made(kind, bits, "CPU")
+    x = np.random.default_rng(7).normal(size=(20, dense.shape[1])).astype(np.float32)
+    for rows in (x, x[:15]):
+        seen, weights = rows.astype(np.float64), dense.astype(np.float64)
+        if len(rows) == 20 and kind != "powers":
+            seen, weights = (m.astype(np.float16).astype(np.float64) for m in (seen, dense))
+        got, most = q.product(Tensor(rows, device="CPU"), activations).numpy(), np.abs(seen) @ np.abs(weights).T
+        assert (np.abs(got - seen @ weights.T) <= 1e-6 * most.max(0)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("middle", 4), ("middle", 8), ("zeros", 4), ("two levels", 5), ("codebook", 4)]
+)
+def test_halves_end(kind: str, bits: int) -> None:
+    """Weights beyond float16 are held within it: nothing becomes infinite, and other groups are as they were."""
+    q, dense = made(kind, bits, "CPU")
+    scales = "scales" if q.scale_blocks is None else "scale_blocks"
+    part = np.array(getattr(q, scales).numpy())
+    part[::2] = 65504
+    x = np.random.default_rng(7).normal(size=(20, dense.shape[1])).astype(np.float32)
+    held = replace(q, **{scales: Tensor(part, device="CPU")})
+    got, want = (m.product(Tensor(x, device="CPU"), "half").numpy() for m in (held, q))
+    np.testing.assert_array_equal(got[:, 1::2], want[:, 1::2])
+    assert np.isfinite(got).all()
+    assert (np.abs(got - want)[:, ::2] > np.abs(want).max()).any()
 
 
 def test_memory() -> None:

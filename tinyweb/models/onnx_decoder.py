@@ -221,9 +221,9 @@ class OnnxDecoder:
     # -- memory -------------------------------------------------------------------------------------------------------
     @property
     def activations(self) -> str:
-        """What those matrices are multiplied with that allow it: "float" (as "half" is
-        here, and "scaled-half") or "int8"."""
-        return self.graph.activations or activations_for(Device[self.device or Device.DEFAULT].runtime.target)
+        """What those matrices are multiplied with that allow it: "float", "half", "scaled-half" or "int8"."""
+        target = Device[self.device or Device.DEFAULT].runtime.target
+        return self.graph.activations or activations_for(target, dtypes.float32)
 
     @activations.setter
     def activations(self, kind: str) -> None:

@@ -58,13 +58,14 @@ class Linear:
 
     def __call__(self, x: Tensor, activations: str = "float") -> Tensor:
         """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights, "half" 16 rows or
-        more to float16 (held at ±65504) before they are multiplied with weights of that type, and so does
-        "scaled-half", which scales rows that are beyond."""
+        more to float16 (held at ±65504) before they are multiplied with weights of that type, or with quantised ones,
+        whose values are rounded too, and so does "scaled-half", which scales rows that are beyond."""
         w = self.weight
         if not isinstance(w, Tensor):
             y = w.product(x, activations)
         elif activations in HALVES and w.dtype is dtypes.float16:
-            y = half_product(x, w, activations)
+            turned = w.transpose()
+            y = half_product(x, lambda halves: halves.matmul(turned, x.dtype), activations)
         else:
             y = x.linear(w)
         return y if self.bias is None else y + self.bias

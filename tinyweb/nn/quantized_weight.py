@@ -15,7 +15,7 @@ expressions that a kernel evaluates as it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -144,11 +144,15 @@ class QuantizedWeight:
         """x (…, in) → x Wᵀ (…, out), float32.
 
         `activations` "int8": x is rounded to 8 bits first, in the groups of the weights, so that the products inside a
-        group are integers: their int32 sum is exact, and is multiplied by both scales in float32.
+        group are integers: their int32 sum is exact, and is multiplied by both scales in float32. "half" and
+        "scaled-half": of rows that matrix instructions take at a time, x and the matrix's values are rounded to
+        float16, which tells apart all sums of multiples of half floats as far down as those reach.
         """
         if activations not in ACTIVATIONS:
             raise ValueError(f"activations can be {', '.join(ACTIVATIONS)}, not {activations!r}")
-        grouped = x.float().reshape(*x.shape[:-1], self.groups, self.group)
+        if activations in HALVES and prod(map(size_max, x.shape[:-1])) >= MATRIX_ROWS and not self._of_powers:
+            return half_product(x.float(), self._halves_product, activations)
+        grouped = self._grouped(x.float())
         if activations != "int8":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
         integers, steps = quantize_activations(grouped)
@@ -169,6 +173,28 @@ class QuantizedWeight:
             y = part if y is None else y.contiguous() + part * (1 << place)
         assert y is not None
         return y if less is None else y - less.sum(over).contiguous()
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        """(…, in) → (…, groups, group)."""
+        return x.reshape(*x.shape[:-1], self.groups, self.group)
+
+    def _halves_product(self, x: Tensor) -> Tensor:
+        """The product with float16 x, of values that are rounded to float16 where they are read: what would leave its
+        range is held by smaller scales and minimums."""
+        least, most = self._bounds()
+        end = HALF_MAX if self.minimums is None else HALF_MAX / 2
+        scales = self._scales().clamp(-end / max(most, -least), end / max(most, -least))
+        values = self._integers().float() * scales.unsqueeze(-1)
+        if self.minimums is not None:
+            values = values - _spread(self.minimums, self.minimum_blocks).clamp(-end, end).unsqueeze(-1)
+        return (self._grouped(x).float().unsqueeze(-3) * values.cast(dtypes.float16).float()).sum((-2, -1))
+
+    def _bounds(self) -> tuple[int, int]:
+        """The least and the largest of the multiples of scales that there may be."""
+        if self.codebook is not None:
+            return min(self.codebook), max(self.codebook)
+        below, size = (128, 256) if self.values.dtype.is_signed else (self.zero, 1 << self.bits)
+        return (-below, size - 1 - below) if self.zeros is None else (1 - size, size - 1)
 
     def _less(self, integers: Tensor, steps: Tensor, scale: Tensor, axes: tuple[int, ...]) -> Tensor | None:
         """What is subtracted for zero points or minimums, of each group; None where there are none."""
@@ -226,9 +252,14 @@ class QuantizedWeight:
 
     def _scales(self, axes: tuple[int, ...] | None = None) -> Tensor:
         """(…, groups), float32; or with groups as `axes`."""
-        if self.scales.dtype is dtypes.uint8 and self.scale_blocks is None:
+        if self._of_powers:
             return _spread(_power(self.scales), None, axes)
         return _spread(self.scales, self.scale_blocks, axes)
+
+    @property
+    def _of_powers(self) -> bool:
+        """Whether scales are powers of two, which half floats may not reach."""
+        return self.scales.dtype is dtypes.uint8 and self.scale_blocks is None
 
     def _integers(self) -> Tensor:
         """The multiples of the scales, int32."""
@@ -374,14 +405,14 @@ def rounded(x: Tensor, rows: int, activations: str) -> Tensor:
     return halves(x).contiguous() if activations in HALVES and rows >= MATRIX_ROWS else x
 
 
-def half_product(x: Tensor, weight: Tensor, activations: str) -> Tensor:
-    """x (…, in) times float16 `weight` (out, in), in the type of x: x `rounded`, and with "scaled-half" each row that
-    leaves the range of float16 divided before and multiplied after by what brings it back."""
-    rows, turned = prod(map(size_max, x.shape[:-1])), weight.transpose()
+def half_product(x: Tensor, product: Callable[[Tensor], Tensor], activations: str) -> Tensor:
+    """A `product` of x (…, in) with weights, in the type of x: x `rounded`, and with "scaled-half" each row that leaves
+    the range of float16 divided before and multiplied after by what brings it back."""
+    rows = prod(map(size_max, x.shape[:-1]))
     if activations != "scaled-half" or rows < MATRIX_ROWS:
-        return rounded(x, rows, activations).matmul(turned, x.dtype)
+        return product(rounded(x, rows, activations))
     over = (x.abs().max(-1, keepdim=True) * (1 / HALF_MAX)).maximum(1).contiguous()
-    return rounded(x / over, rows, activations).matmul(turned, x.dtype) * over
+    return product(rounded(x / over, rows, activations)) * over
 
 
 def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.device import Device, bindings
-from tinyweb.dtype import DType, from_numpy, promote
+from tinyweb.dtype import DType, dtypes, from_numpy, promote
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.call import Grow, Held, lift, lift_sizes
 from tinyweb.formats.onnx.graph import Builder, Graph, Port
@@ -37,7 +37,7 @@ class OnnxModel:
     computed at the call, so that sizes are plain numbers; values of inputs that decide sizes are read back, which jit
     and exports refuse with the node's name. Opsets 7 to 28. `quant`: how matrices that are multiplied or looked up are
     stored, as of chats (docs/quantization.md), `precisions`: those of some names; other large weights are half floats.
-    `activations`: what such matrices are multiplied with, "float", "int8", or None: what suits the device.
+    `activations`: what such matrices are multiplied with, "float", "int8", "scaled-half", None: what suits the device.
 
     ModelFormatError where the file is damaged, nodes form a circle, a name stands for nothing, or data lies outside of
     the model's folder; NotImplementedError, with the node, where an operator is not supported.
@@ -96,7 +96,7 @@ class OnnxModel:
         device = next((t.device for v in given.values() for t in _tensors(v)), Device.DEFAULT)
         every = [t for v in given.values() for t in _tensors(v)]
         varies = [t.uop for t in every if not all(isinstance(n, int) for n in t.shape)]
-        rounded = self.activations or activations_for(Device[device].runtime.target)
+        rounded = self.activations or activations_for(Device[device].runtime.target, dtypes.float32)
         kept = self._kept.setdefault(device, Kept(device, self.recipe, self.precisions))
         grows = {id(given[n]): grow for n, grow in growing.items()}
         run = Interpreter(device, self._files, kept, rounded, grows, bindings(varies) if varies else {})

@@ -164,8 +164,9 @@ class Staging:
         def filled(step: UOp, after: tuple[UOp, ...]) -> UOp:
             inside = simplify(step < size)
             at = {loop: step if is_const(inside, 1) else step.minimum(size + -1)}
-            gate = None if is_const(inside, 1) else inside
-            fills = [self._fill(u, m, after, at, step, gate) for u, m in zip(group, memories)]
+            # what is computed behind the last step goes where nothing is read: a branch would wait for its loads
+            gates = (None if is_const(inside, 1) or u.src[0].op is not Ops.LOAD else inside for u in group)
+            fills = [self._fill(u, m, after, at, step, gate) for u, m, gate in zip(group, memories, gates)]
             return UOp(Ops.BARRIER, dtypes.void, tuple(fills), "sent")
 
         sent = UOp(Ops.BARRIER, dtypes.void, tuple(around)) if around else None

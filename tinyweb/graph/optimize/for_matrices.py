@@ -19,7 +19,7 @@ from tinyweb.graph.ir.shared_matrices import BITS_IN_EITHER_ORDER
 from tinyweb.graph.optimize.actions import Reorder
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.for_product import LITTLE_IDLE, Product, of_lines, padded, preference, product_of
+from tinyweb.graph.optimize.for_product import ENOUGH, LITTLE_IDLE, Product, of_lines, padded, preference, product_of
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.stage import SWIZZLES, stages_of
@@ -31,8 +31,13 @@ TILES = (
     ((1, 2), (1, 2)), ((1, 2), (1, 1)), ((1, 1), (1, 1)), ((4, 2), (4, 4)), ((2, 2), (4, 8)), ((2, 2), (8, 4)),
     ((2, 4), (2, 4)), ((4, 2), (2, 4)), ((2, 4), (4, 2)),
 )  # fmt: skip
+# … of many rows, for operands that are computed on the way to shared memory: once for all of them
+TALL = (((4, 1), (2, 4)), ((4, 1), (2, 2)), ((4, 1), (1, 2)))
 # the same of warpgroups, whose instructions are for 64 rows
 WARPGROUPS = (((2, 1), (1, 1)), ((2, 1), (2, 1)), ((1, 1), (1, 1)), ((1, 1), (2, 1)))
+SIDES = 4  # subgroups that a processor of a GPU multiplies matrices of at a time
+# multiply-adds of matrices in the time in which an element is computed of codes and scales, and in which one is loaded
+COMPUTED, LOADED = 64, 32
 FEWEST_ROWS = 64  # that they are worth
 # bytes of an operand's row, and blocks of such rows, that are in shared memory at a time, of which instructions still
 # read so many that the step before began; several only where copies arrive later
@@ -51,6 +56,7 @@ FUNCTION = 32  # operations that a function is made of
 MOST_PADDED = 4  # what is computed beyond the ends, over what is wanted, at most
 MOST_PADDED_READ = 2  # … by instructions for many rows
 MOST_IDLE_STEPS = 2  # the same of an instruction's steps: a window of three would take sixteen
+LONG = 512  # bytes along the steps of one axis from which blocks are asked for ahead
 SUBGROUPS = (2, 3)  # dimensions of a workgroup that they lie along: columns, rows
 
 
@@ -78,26 +84,51 @@ def alternatives(instructions: list[Instruction]) -> list[tuple[Instruction, ...
 
 
 def of_loads(reduce: UOp, instruction: Instruction) -> bool:
-    """Whether a sum is of products of memory in an instruction's types, or in half floats, which are widened to them
-    by one operation."""
-
-    def loaded(factor: UOp, dtype: DType) -> bool:
-        value = factor.src[0] if factor.op is Ops.CAST else factor
-        widened = factor.dtype is dtype and value.dtype.is_float and value.dtype.bits == 16
-        return value.op is Ops.LOAD and (value.dtype is dtype or widened)
-
+    """Whether a sum is of products of what can be read, or computed on the way to shared memory, in an instruction's
+    types."""
     value = reduce.src[0]
-    return value.op is Ops.MUL and all(map(loaded, value.src, instruction.operands))
+    return value.op is Ops.MUL and None not in map(read_for, value.src, instruction.operands)
+
+
+def read_for(factor: UOp, dtype: DType) -> UOp | None:
+    """The load that a factor is, of a type or of half floats, which are widened to it by one operation; or, where a
+    factor is computed and rounded to half floats, the one that reads most memory of those that vary as it does. None
+    for any other."""
+    value = factor.src[0] if factor.op is Ops.CAST else factor
+    if value.op is Ops.LOAD:
+        widened = factor.dtype is dtype and value.dtype.is_float and value.dtype.bits == 16
+        return value if value.dtype is dtype or widened else None
+    # instructions for wider ones are hardly faster than what computes an operand
+    halves = value.dtype is dtype and dtype.is_float and dtype.bits == 16
+    parts = list(below([value], lambda u: u.op in ELEMENTWISE)) if halves else []
+    if not all(u.op in ELEMENTWISE or u.op in (Ops.LOAD, Ops.CONST) for u in parts):
+        return None
+    whole = (u for u in parts if u.op is Ops.LOAD and u.ranges == value.ranges)
+    return max(whole, key=lambda u: u.src[0].dtype.nbytes(u.src[0].arg.size), default=None)
+
+
+def as_it_lies(factor: UOp, dtype: DType) -> bool:
+    """Whether what is read for a factor is all there is to it."""
+    return read_for(factor, dtype) is (factor.src[0] if factor.op is Ops.CAST else factor)
+
+
+def computed(reduce: UOp, instruction: Instruction, column: UOp | None = None) -> list[bool]:
+    """Of both operands, that of `column` last, whether they are computed on the way to shared memory."""
+    factors = sorted(reduce.src[0].src, key=lambda f: column in f.ranges)
+    return [not as_it_lies(f, t) for f, t in zip(factors, instruction.operands)]
 
 
 def of_window(b: Builder, instructions: tuple[Instruction, ...]) -> bool:
     """The steps of all axes as one, where the innermost one is too short for the instruction, as the window of a
-    convolution is: in the order in which they lie in memory, that of the operand with fewest axes first."""
+    convolution is, or for a few blocks of which some are asked for ahead, as a group of weights is: in the order in
+    which they lie in memory, that of the operand with fewest axes first."""
     k, dominant = b.k, b.k.dominant
     axes = list(dominant.src[1:]) if dominant is not None else []
     if dominant is None or len(axes) == 1 or not k.constant(*axes):
         return False
-    if idle_steps(k.size(axes[-1]), instructions[0]) <= LITTLE_IDLE:
+    steps, i = k.size(axes[-1]), instructions[0]
+    few = steps * i.operands[0].bits < 8 * LONG and (b.target.copies_ahead or any(computed(dominant, i)))
+    if idle_steps(steps, i) <= LITTLE_IDLE and not few:
         return False
     loads = sorted(k.loads_of(dominant), key=lambda u: len(u.src[1].ranges))
     orders = dict.fromkeys(tuple(sorted(axes, key=lambda r: -abs(k.step(u, r)))) for u in loads)
@@ -143,13 +174,19 @@ def _tiles(instructions: tuple[Instruction, ...], p: Product) -> list[tuple[floa
     """Tiles of columns and rows that leave not too much idle, and how much, best first."""
     read, sizes = instructions[0].shared, p.sizes
     batches = p.batches * p.k.volume(p.rows[1:] + p.columns[1:])
-    found: list[tuple[tuple[bool, bool, int], float, Choice]] = []
-    tiles = TILES if not read else WARPGROUPS if sizes[0] >= FEWEST_ROWS else ()
+    made = computed(p.sum, instructions[0], p.columns[0])
+    found: list[tuple[tuple[float, ...], float, Choice]] = []
+    tiles = (TILES + TALL * any(made)) if not read else WARPGROUPS if sizes[0] >= FEWEST_ROWS else ()
     for i, tile in product(instructions, tiles):
         whole = extent(tile, i)
         groups, idle = prod(-(-n // w) for n, w in zip(sizes, whole)) * batches, padded(sizes, whole)
         if idle <= (MOST_PADDED_READ if read else MOST_PADDED):
-            found.append((preference(groups, idle, prod(map(min, sizes, whole))), idle, (i, tile)))
+            best: tuple[float, ...] = preference(groups, idle, prod(map(min, sizes, whole)))
+            if any(made):
+                each = sum((LOADED + COMPUTED * c) * n for c, n in zip(made, whole))
+                subgroups = prod(tile[0]) * (SIDES if read else 1)
+                best = ((prod(whole) + each) * max(1 / subgroups, groups / (ENOUGH * SIDES)),)
+            found.append((best, idle, (i, tile)))
     return [(idle, choice) for _, idle, choice in sorted(found, key=lambda one: one[:2])]
 
 
@@ -188,14 +225,21 @@ def _with_blocks(b: Builder, p: Product, instruction: Instruction, blocks: tuple
     at, inner = b.split(steps.arg.name, depth * size)
     # steps are a loop: sums of one are independent of each other, which those of a chain of steps are not
     b.do(Tensorize(b.split(inner, size)[1], instruction.name))
-    loads = [u for u in k.summed if u.src[1].ranges.intersection(p.sum.src[1:])]
+    loads: dict[bool, list[UOp]] = {True: [], False: []}  # as they lie in memory, or for what is computed on the way
+    for f, dtype in (one for u in k.reduces for one in zip(u.src[0].src, instruction.operands)):
+        if (load := read_for(f, dtype)) is not None:
+            loads[as_it_lies(f, dtype)].append(load)
     bits, read = instruction.operands[0].bits, instruction.shared
-    if read and bits != BITS_IN_EITHER_ORDER and any(k.step(u, steps) != 1 for u in loads):
+    if read and bits != BITS_IN_EITHER_ORDER and any(k.step(u, steps) != 1 for u in loads[True] + loads[False]):
         return False
     pad = 0 if read else b.options("pad", PADS)[0] * 8 // bits
-    kinds = [replace(s, slots=slots, lag=lag) for s in stages_of(loads, (), at, Space.SHARED, pad, raw=True)]
+    kinds = [
+        replace(s, slots=slots, lag=lag)
+        for raw in (True, False)
+        for s in stages_of(loads[raw], loads[not raw], at, Space.SHARED, pad, raw)
+    ]
     fits = [any(b.attempt(replace(s, swizzle=n)) for n in (SWIZZLES if read else (0,))) for s in kinds]
-    return (all(fits) or not read) and not excess(b.kernel, b.target)
+    return (all(fits) or not (read or loads[False])) and not excess(b.kernel, b.target)
 
 
 def grid_of_tiles(b: Builder, axes: list[str]) -> None:

@@ -178,4 +178,11 @@ class _Rebuild:
             return all(harmless) and any(map(self._zero_beyond, u.src))
         if u.op is Ops.ADD:
             return all(map(self._zero_beyond, u.src))
-        return u.op is Ops.CAST and self._zero_beyond(u.src[0])
+        if u.op is not Ops.CAST:
+            return False
+        if u.src[0].op in (Ops.CAST, Ops.LOAD):
+            return self._zero_beyond(u.src[0])
+        # what is computed of the loads, as codes less a zero point times a scale are
+        zeros = {x: x.const(0, x.dtype) for x in u.toposort() if x.op is Ops.LOAD and self._zero_beyond(x)}
+        value = simplify(substitute(u, zeros))
+        return value.op is Ops.CONST and value.arg == 0

@@ -31,7 +31,9 @@ from tinyweb.graph.symbolic import simplify, stride_of, substitute_ranges
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 TOGETHER = (16, 8, 4)  # elements that are converted together; 16 where bytes are but moved
-VECTORS = {bits: (128 // bits, 64 // bits, 32 // bits) for bits in (8, 16, 32)}  # of 16, 8 and 4 bytes
+VECTORS: dict[int, tuple[int, ...]] = {
+    bits: (128 // bits, 64 // bits, 32 // bits) for bits in (8, 16, 32)
+}  # of 16, 8 and 4 bytes
 SQUARE = 16  # most rows and columns of what is transposed in registers
 Reads: TypeAlias = dict[UOp, tuple[UOp, ...]]
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
@@ -74,13 +76,13 @@ class Stage(Action):
         kind, shared, slots = at.arg.kind, self.space is Space.SHARED, self.slots
         padded = self.pad == 0 or (self.pad > 0 and shared)
         ahead = slots == 1 or (1 < slots <= MOST_SLOTS and shared and at.arg.reduce)
-        swizzled = self.swizzle in SWIZZLES and shared and self.pad == 0 and self.raw
+        swizzled = self.swizzle in SWIZZLES and shared and self.pad == 0
         for fits, why in (
             (shared or self.space is Space.REGISTER, "values are staged in shared or register memory"),
             (padded, "shared memory is padded, by a number of elements that is not negative"),
             (ahead, f"up to {MOST_SLOTS} steps of a reduced loop are in shared memory at a time"),
             (0 <= self.lag < max(slots - 1, 1), "one step at least is asked for before it is computed"),
-            (swizzled or not self.swizzle, "raw rows without padding are swizzled in shared memory"),
+            (swizzled or not self.swizzle, "rows without padding are swizzled in shared memory"),
             (kind in WALKED, f"the axis is bound to {kind.name.lower()}; stage at a loop or at the grid"),
             (all(s.src[0].arg.slot != self.param for s in kernel.src), "the kernel stores to that parameter"),
         ):  # fmt: skip
@@ -210,9 +212,14 @@ class Stage(Action):
         tile = sorted(tile, key=lambda r: (-_apart(load, r), nest_key(r)))
         copies = {r: filling(r, f"{name}.{r.arg.name}", i) for i, r in enumerate(tile)}
         run, last = _side_by_side(value, load, tile, copies, 1), axis_name(tile[-1].arg.name)
+        along = [*takewhile(lambda r: axis_name(r.arg.name) == last, reversed(tile))][::-1]
         if self.swizzle or (self.pad and len(run) == len(tile)):  # a row is what lies along one axis
-            run = [r for r in run if axis_name(r.arg.name) == last]
-        row = len(run) or len([*takewhile(lambda r: axis_name(r.arg.name) == last, reversed(tile))])
+            run = [r for r in run if r in along]
+        widths = VECTORS.get(value.dtype.bits, ())
+        if not run and not self.turned:  # of words that lie apart
+            widths = tuple(n for n in widths if _in_blocks(load, tile[-1], n))
+            run = tile[-1:] if widths else []
+        row = max(len(run), len(along))
         products = {axis_name(r.arg.name) for r in tile if r.arg.kind is AxisKind.DOT} if self.turned else ()
         steps = [r for r in tile if axis_name(r.arg.name) in products]
         if steps:
@@ -220,16 +227,16 @@ class Stage(Action):
             self.require(apart, "steps lie side by side in memory, or nothing does")
             tile, row = [*(r for r in tile if r not in steps), *steps], len(steps)
         if self.swizzle:
-            length, rows = (prod(int(r.src[0].arg) for r in part) for part in (run, tile[: len(tile) - len(run)]))
+            length, rows = (prod(int(r.src[0].arg) for r in part) for part in (along, tile[: len(tile) - len(along)]))
             whole = run and value.dtype.nbytes(length) % self.swizzle == 0 and rows % PATTERN == 0
             self.require(whole, f"a matrix is whole rows of {self.swizzle} bytes, {PATTERN} at a time")
         filled = [copies[r] for r in tile]
         arg = StageArg(self.space, self.pad if row < len(tile) else 0, row)
         if run:
-            parts = _in_parts(run, copies, VECTORS.get(value.dtype.bits, ()), AxisKind.VECTOR)
+            parts = _in_parts(run, copies, widths, AxisKind.VECTOR)
             end = len(filled) - len(steps)
             filled[end - len(run) : end] = parts
-            row = len(steps) or len(parts)
+            row += 0 if steps else len(parts) - len(run)
         swizzled = replace(arg, row=row, slots=self.slots, swizzle=self.swizzle, lag=self.lag)
         return _read(UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), swizzled), tile, arg)
 
@@ -282,6 +289,18 @@ def _side_by_side(value: UOp, load: UOp, layout: list[UOp], copies: dict[UOp, UO
         run.insert(0, r)
         step *= int(r.src[0].arg)
     return run
+
+
+def _in_blocks(load: UOp, r: UOp, width: int) -> bool:
+    """Whether steps of an axis lie side by side in memory, so many of them from each multiple on."""
+    size = axis_size(r)
+    if not isinstance(size, int) or size % width:
+        return False
+    block, lane = (
+        r.replace(src=(UOp.const(n, r.dtype),), arg=replace(r.arg, name=f"{r.arg.name}.{i}"))
+        for i, n in enumerate((size // width, width))
+    )
+    return stride_of(simplify(substitute(load.src[1], {r: block * width + lane})), lane) == 1
 
 
 def _in_parts(run: list[UOp], copies: dict[UOp, UOp], widths: tuple[int, ...], kind: AxisKind) -> list[UOp]:
@@ -346,8 +365,10 @@ def _next_value(value: UOp, above: dict[UOp, list[UOp]], ranges: frozenset[UOp])
 
 
 def _factor_type(value: UOp, load: UOp) -> DType | None:
-    """What integers for a dot are staged as: the type of its factors."""
+    """What integers for a dot, and floats that were rounded for one, are staged as: the type of its factors."""
     dot = next((r for r in load.src[1].ranges if r.arg.kind is AxisKind.DOT), None)
+    if dot is not None and value.op is Ops.CAST and value.dtype.is_float and value.src[0].dtype.is_float:
+        return value.src[0].dtype if value.src[0].dtype.bits < value.dtype.bits else None
     if dot is None or value.dtype is not dtypes.int32 or not load.dtype.is_int:
         return None
     narrow = dtypes.int16 if dot.src[0].arg == DOT_PAIRS else dtypes.int8

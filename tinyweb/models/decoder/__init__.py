@@ -65,10 +65,11 @@ def load(
     `context`: positions to make room for; without it what the model allows, at most 4096.
     `device`: where it lies and runs; several, `["CPU", "CPU:1"]` or `"CPU,CPU:1"`, divide it (`divided.shard_decoder`).
     `activations`: what weights are multiplied with: "float", or rounded on the fly: "int8" with quantised ones,
-    "half" (float16, of 16 tokens or more at a time, and queries beside a float16 cache) with float16 ones. Beyond
-    ±65504 "half" holds them there, and "scaled-half" scales a token's as one, which takes one more kernel for each
-    matrix. None: "int8" where the device has integer dot products; else, where it multiplies matrices of float16,
-    "half" for files of float16, and "scaled-half" for those of bfloat16 and float32; else "float".
+    "half" (float16, of 16 tokens or more at a time, and queries beside a float16 cache) with float16 ones, and with
+    quantised ones, whose values are rounded so, too. Beyond ±65504 "half" holds them there, and "scaled-half" scales a
+    token's as one, which takes one more kernel for each matrix. None: "int8" where the device has integer dot products;
+    else, where it multiplies matrices of float16, "half" for files of float16, and "scaled-half" for those of bfloat16
+    and float32; else "float".
     `cache`: what is kept of each position, "f16", "f32", "q8" or "q4"; None: "f32" beside float32 weights, else "f16".
 
     Raises ModelFormatError for a folder that is missing, damaged or of an architecture that is not known; TinywebError
