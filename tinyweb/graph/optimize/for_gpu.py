@@ -352,7 +352,7 @@ def load_ahead(b: Builder, r: UOp) -> None:
     """Some steps of a thread's loop written out, where it has few rows: all of a short one whose vectors fit."""
     lanes = [o for o in ranges_of(b.kernel) if is_lane(o)]
     rows = prod(int(o.src[0].arg) for o in lanes if o.arg.kind is AxisKind.UNROLL and not o.arg.reduce)
-    width = max((int(o.src[0].arg) for o in lanes if o.arg.kind is AxisKind.VECTOR), default=b.target.vector_lanes)
+    width = max(b.target.vector_lanes, *(int(o.src[0].arg) for o in lanes if o.arg.kind is AxisKind.VECTOR), 0)
     if (left := b.left(r)) and isinstance(size := b.exact(left), int):
         short = size <= IN_FLIGHT and 2 * size * rows * width <= b.target.thread_registers
         in_flight(b, left, size if short else IN_FLIGHT // rows)
