@@ -157,7 +157,7 @@ def scheduled() -> tuple[UOp, list[Stage], UOp]:
     ("change", "why"),
     [
         ({"swizzle": 48}, "are swizzled"), ({"pad": 8}, "are swizzled"),
-        ({"raw": False}, "are swizzled"), ({"space": Space.REGISTER}, "shared memory"),
+        ({"space": Space.REGISTER}, "shared memory"),
         ({"lag": 3}, "one step at least"), ({"lag": -1}, "one step at least"), ({"slots": 1}, "one step at least"),
     ],
 )  # fmt: skip
