@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tensor.ops import Op, data, gradients_test, values_test
+from tests.tensor.ops import RUNTIMES, Op, data, gradients_test, values_test
 from tinyweb import Tensor
 
 F = torch.nn.functional
@@ -135,3 +135,22 @@ ERRORS = [
 def test_errors(call, error, message) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_gradient_of_a_function_of_losses(runtime: str) -> None:
+    """Focal loss (Lin et al. 2017). Sums over one axis of which one needs the other have loops of their own, and what
+    the outer one needs keeps its own."""
+    x = data(16, 10)
+    classes = np.arange(16, dtype=np.int64) * 7 % 10
+    given, want = Tensor(x, device=runtime), torch.from_numpy(x).requires_grad_()
+    losses = given.cross_entropy(Tensor(classes, device=runtime), reduction="none", label_smoothing=0.1)
+    loss = ((1 - (-losses).exp()) ** 2 * losses).mean()
+    (slope,) = loss.gradient(given)
+    loss.realize(slope)  # one kernel
+    target = torch.nn.functional.cross_entropy(want, torch.from_numpy(classes), reduction="none", label_smoothing=0.1)
+    focal = ((1 - (-target).exp()) ** 2 * target).mean()
+    focal.backward()
+    np.testing.assert_allclose(loss.item(), focal.item(), rtol=1e-6)
+    assert want.grad is not None
+    np.testing.assert_allclose(slope.numpy(), want.grad.numpy(), rtol=1e-5, atol=1e-7)

@@ -82,8 +82,16 @@ class Groups:
                 for r in nested(loops):  # how many steps one has may follow from the step of one further out
                     steps = tuple(substitute(s, own) for s in r.src)
                     own[r] = r.replace(src=steps, arg=replace(r.arg, name=prefix + r.arg.name))
-                return substitute(self.kernel, {u: substitute(u, own) for u in units})
+                return substitute(self.kernel, {u: _over(u, own) for u in units})
         return None
+
+
+def _over(unit: UOp, own: dict[UOp, UOp]) -> UOp:
+    """A unit of `nests` over other loops. A loop of the same name that ends further in is not this one: reductions that
+    the unit needs stay as they are, or they would share its new loops as they did the old."""
+    heads = {unit, unit.src[0]} if is_carried(unit) else {unit}
+    ended = {x: x for x in unit.toposort() if x not in heads and own.keys().isdisjoint(x.ranges)}
+    return substitute(unit, ended | own)
 
 
 def groups_of(kernel: UOp) -> Groups:
