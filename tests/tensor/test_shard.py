@@ -346,7 +346,8 @@ def test_errors() -> None:
         Tensor(1.0).shard(TWO, 0)
     with pytest.raises(DeviceError, match="names a device twice"):
         x.shard(["CPU:1", "cpu:1"])
-    for nothing in ((), [], ""):
+    nothings: list[str | tuple[str, ...]] = [(), ""]
+    for nothing in nothings:
         with pytest.raises(DeviceError, match="name one or several, as 'CPU' or"):
             x.shard(nothing)
     with pytest.raises(DeviceError, match="unknown device ''"):
