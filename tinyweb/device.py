@@ -273,9 +273,10 @@ class _Devices:
 
     def members(self, name: str | Sequence[str]) -> tuple[str, ...]:
         """The devices that a name, or a list of names, stands for: one, or several. DeviceError for none."""
-        if not name:
+        names = name if isinstance(name, str) else ",".join(name)
+        if not names:
             raise DeviceError(f"no device in {name!r}: name one or several, as 'CPU' or ['CPU', 'CPU:1']")
-        return tuple(self.canonical(name if isinstance(name, str) else ",".join(name)).split(","))
+        return tuple(self.canonical(names).split(","))
 
     def new_buffer(self, name: str, size: int, dtype: DType) -> UOp:
         """A BUFFER on a device; on several, all of it on each."""

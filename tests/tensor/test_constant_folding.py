@@ -22,7 +22,7 @@ INT_BINARY: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a // b, lambda a, b: a % b,
     lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b, lambda a, b: a << b, lambda a, b: a >> b,
     lambda a, b: a.maximum(b), lambda a, b: a.minimum(b), lambda a, b: (a < b).where(a, b),
-    lambda a, b: (a == b).where(b + 1, a), lambda a, b: a // (b & 7), lambda a, b: a % (b | 1),
+    lambda a, b: (a == b).where(b + 1, a), lambda a, b: a // (b & min(7, int(b.dtype.max))), lambda a, b: a % (b | 1),
 )  # fmt: skip
 # narrow floats are rounded where the run stores them, and a product may be fused with a sum: both are left out
 NARROW_BINARY: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
