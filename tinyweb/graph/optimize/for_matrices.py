@@ -35,7 +35,7 @@ TILES = (
 TALL = (((4, 1), (2, 4)), ((4, 1), (2, 2)), ((4, 1), (1, 2)))
 # the same of warpgroups, whose instructions are for 64 rows
 WARPGROUPS = (((2, 1), (1, 1)), ((2, 1), (2, 1)), ((1, 1), (1, 1)), ((1, 1), (2, 1)))
-SIDES = 4  # subgroups that a processor of a GPU multiplies matrices of at a time
+MATRIX_UNITS = 4  # of a multiprocessor (NVIDIA's partitions of it, AMD's SIMD units), each for one subgroup at a time
 # multiply-adds of matrices in the time in which an element is computed of codes and scales, and in which one is loaded
 COMPUTED, LOADED = 64, 32
 FEWEST_ROWS = 64  # that they are worth
@@ -184,8 +184,8 @@ def _tiles(instructions: tuple[Instruction, ...], p: Product) -> list[tuple[floa
             best: tuple[float, ...] = preference(groups, idle, prod(map(min, sizes, whole)))
             if any(made):
                 each = sum((LOADED + COMPUTED * c) * n for c, n in zip(made, whole))
-                subgroups = prod(tile[0]) * (SIDES if read else 1)
-                best = ((prod(whole) + each) * max(1 / subgroups, groups / (ENOUGH * SIDES)),)
+                subgroups = prod(tile[0]) * (MATRIX_UNITS if read else 1)
+                best = ((prod(whole) + each) * max(1 / subgroups, groups / (ENOUGH * MATRIX_UNITS)),)
             found.append((best, idle, (i, tile)))
     return [(idle, choice) for _, idle, choice in sorted(found, key=lambda one: one[:2])]
 
